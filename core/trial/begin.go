@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -296,7 +297,12 @@ func (a *attempt) environmentSays(at record.PhaseName, code, text string) {
 
 // create makes the sandbox and its initial content.
 func (a *attempt) create(ctx context.Context) error {
-	if err := a.newAgentSandbox(ctx); err != nil {
+	var err error
+	a.sandbox, err = a.newSandbox(ctx, agentSandbox, sandbox.Order{
+		Spec: a.spec, Folder: filepath.Join(a.in.Runtime, "b"), Task: &a.task.Environment, Sidecars: a.sideEnv,
+		Reach: feasible.Reach(a.task, &a.task.Stages[0]).Setup,
+	})
+	if err != nil {
 		return err
 	}
 	w := a.sandbox

@@ -69,7 +69,7 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	err := a.starved(p, before, a.at(p, limits.Caused(ctx, f(ctx))))
 	cancel()
 	p.End = a.now()
-	if a.frozenSince(p) {
+	if w := a.sandbox; w != nil && !w.Frozen().IsZero() && !w.Frozen().After(p.Start) {
 		p.Frozen = p.End.Sub(p.Start)
 	}
 	if err != nil {
@@ -119,11 +119,6 @@ func (a *attempt) failure(err error) *record.Error {
 	f.Err = nil
 	f.Message = a.recorder.Text(cmp.Or(f.Message, err.Error()), limits.ErrorText)
 	return &f
-}
-
-// frozenSince reports whether the sandbox was frozen during all of a phase.
-func (a *attempt) frozenSince(p record.Phase) bool {
-	return a.sandbox != nil && !a.sandbox.Frozen().IsZero() && !a.sandbox.Frozen().After(p.Start)
 }
 
 // JobMemory is what the kernel says about the memory of the control group that this
@@ -180,10 +175,6 @@ func (a *attempt) starved(p record.Phase, before int64, err error) error {
 	}
 	return instead(err, *noMemory(err))
 }
-
-// killedExit reports whether an exit code is that of a killed program, or of a shell
-// whose last command was killed.
-func killedExit(code int) bool { return code == -1 || code == 137 }
 
 // imageFault returns an error of the task, or nil, when the agent's first
 // session could not start anything: the image lacks the user, the folder or the

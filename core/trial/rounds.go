@@ -247,7 +247,12 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 		return "", err
 	}
 	u := s.user
-	if err := s.userView(u.view); err != nil {
+	err := os.RemoveAll(filepath.Join(u.view, views.AttemptFolder)) // that of the round before
+	if err == nil {
+		copies := views.Copies{Dir: s.roundCopies(s.turns), Shown: s.shownToUser()}
+		err = views.Attempt(u.view, s.a.in.Record.Dir(), copies, task.RoleUser)
+	}
+	if err != nil {
 		return "", outcome.On(record.ByCore, err)
 	}
 	setting := "the default"
@@ -303,15 +308,6 @@ func (s *stage) openUser(ctx context.Context) error {
 		err = errors.Join(err, os.RemoveAll(view))
 	}
 	return err
-}
-
-// userView updates the attempt's part of the user's view.
-func (s *stage) userView(view string) error {
-	if err := os.RemoveAll(filepath.Join(view, views.AttemptFolder)); err != nil {
-		return err
-	}
-	copies := views.Copies{Dir: s.roundCopies(s.turns), Shown: s.shownToUser()}
-	return views.Attempt(view, s.a.in.Record.Dir(), copies, task.RoleUser)
 }
 
 // shownToUser returns the copies of the round that the user may see. A copy that

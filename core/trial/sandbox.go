@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/sandbox"
@@ -22,15 +20,6 @@ import (
 
 // agentSandbox is the name of the sandbox in which the agent works.
 const agentSandbox = "agent"
-
-// newAgentSandbox creates and connects the sandbox in which the agent works.
-func (a *attempt) newAgentSandbox(ctx context.Context) (err error) {
-	a.sandbox, err = a.newSandbox(ctx, agentSandbox, sandbox.Order{
-		Spec: a.spec, Folder: filepath.Join(a.in.Runtime, "b"), Task: &a.task.Environment, Sidecars: a.sideEnv,
-		Reach: feasible.Reach(a.task, &a.task.Stages[0]).Setup,
-	})
-	return err
-}
 
 // newSandbox creates and connects a sandbox. As soon as there is something to
 // destroy, the sandbox is registered in the attempt and returned.

@@ -225,10 +225,11 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 
 // agentSetup adds what only a session in the sandbox of the task has.
 func (a *attempt) agentSetup(ctx context.Context, s *session, o opening, setup *agent.Setup) error {
-	env, err := a.agentEnv(o)
+	env, err := o.stage.Agent.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return err
+		return outcome.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
 	}
+	env = sandbox.Merge(a.sandbox.Env, env, cell.Strings(o.cell.Env))
 	setup.User = cmp.Or(o.stage.Agent.User, a.sandbox.Made.Image.User)
 	setup.Workdir = a.sandbox.Dir
 	if o.needs.Shell || o.needs.Terminal {
@@ -265,14 +266,6 @@ func (a *attempt) agentSetup(ctx context.Context, s *session, o opening, setup *
 		return a.reference(o, setup)
 	}
 	return nil
-}
-
-func (a *attempt) agentEnv(o opening) (map[string]string, error) {
-	phase, err := o.stage.Agent.Env.Resolve(a.in.LookupEnv)
-	if err != nil {
-		return nil, outcome.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
-	}
-	return sandbox.Merge(a.sandbox.Env, phase, cell.Strings(o.cell.Env)), nil
 }
 
 // reference gives the task's own solution to the oracle.

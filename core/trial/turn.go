@@ -125,12 +125,6 @@ func (s *session) waited() time.Duration {
 	return s.models.Waited()
 }
 
-// unheard reports whether a request that was sent before since still waits for
-// an answer of its provider.
-func (s *session) unheard(since time.Time) bool {
-	return s.models != nil && s.models.Silent(since)
-}
-
 // silencePoll is the interval of the checks for an answer of the provider.
 const silencePoll = 50 * time.Millisecond
 
@@ -188,7 +182,7 @@ func (s *session) watch(outside, turn context.Context, left func() (time.Duratio
 		case over.IsZero() && !errors.Is(why, errTotal):
 			over = time.Now()
 			rest = 0
-		case errors.Is(why, errTotal) || !s.unheard(over):
+		case errors.Is(why, errTotal) || s.models == nil || !s.models.Silent(over):
 			return why
 		default: // it is not known yet whether that time is the agent's
 			rest = silencePoll
@@ -221,7 +215,8 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 		if why := s.imageFault(ctx); why != nil {
 			return why
 		}
-		if a.ended > 0 && killedExit(s.out.LastTurn.ExitCode) {
+		code := s.out.LastTurn.ExitCode
+		if a.ended > 0 && (code == -1 || code == 137) { // it, or the last command of a shell, was killed
 			return noMemory(errKilled)
 		}
 	}

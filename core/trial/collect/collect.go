@@ -141,7 +141,10 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if b, err = json.MarshalIndent(pretty, "", "  "); err != nil {
 		return entries, fmt.Errorf("collect: %w", err)
 	}
-	return entries, replace(root, ManifestFile, append(b, '\n'))
+	if err = root.RemoveAll(ManifestFile); err == nil {
+		err = root.WriteFile(ManifestFile, append(b, '\n'), 0o644)
+	}
+	return entries, err
 }
 
 // open opens the folder.
@@ -179,18 +182,6 @@ func (c *Collector) remove(name string) error {
 		return err
 	}
 	return root.RemoveAll(name)
-}
-
-func replace(root *os.Root, name string, b []byte) error {
-	if err := root.RemoveAll(name); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
 }
 
 func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {

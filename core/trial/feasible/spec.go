@@ -40,7 +40,10 @@ func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) 
 	s := environment.Spec{
 		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
 		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode)},
-		Settings: e.Settings, Image: imageOf(t, e), Hostname: e.Hostname, Aliases: e.Aliases,
+		Settings: e.Settings, Image: environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}, Hostname: e.Hostname, Aliases: e.Aliases,
+	}
+	if e.Image == "" && e.Build != nil && e.Build.File != "" {
+		building(&s.Image, t, e.Build)
 	}
 	s.Sidecars, s.Volumes = SidecarSpecs(t, e)
 	var changed []string
@@ -57,14 +60,6 @@ func withServices(users []string, t *task.Task) []string {
 		}
 	}
 	return users
-}
-
-func imageOf(t *task.Task, e *task.Environment) environment.Image {
-	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
-	if e.Image == "" && e.Build != nil && e.Build.File != "" {
-		building(&i, t, e.Build)
-	}
-	return i
 }
 
 // building makes i the image that b describes.

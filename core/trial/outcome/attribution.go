@@ -81,9 +81,12 @@ func Of(b record.Boundary, err error) *record.Error {
 	if f, ok := errors.AsType[*record.Error](err); ok {
 		return f
 	}
-	f := &record.Error{Boundary: b, Err: err}
-	f.Outcome, f.Retry = classify(b, err)
-	return f
+	for _, r := range rules {
+		if (r.by == "" || r.by == b) && errors.Is(err, r.is) {
+			return &record.Error{Boundary: b, Err: err, Outcome: r.outcome, Retry: r.retry}
+		}
+	}
+	return &record.Error{Boundary: b, Err: err, Outcome: usual[b].outcome, Retry: usual[b].retry}
 }
 
 // rules say how an error of a boundary affects an attempt; the first match
@@ -138,16 +141,6 @@ var usual = map[record.Boundary]struct {
 	record.ByModel:       {record.ModelError, true},
 	record.ByUser:        {record.UserError, true},
 	record.ByCore:        {record.EnvironmentError, true},
-}
-
-func classify(b record.Boundary, err error) (record.Outcome, bool) {
-	for _, r := range rules {
-		if (r.by == "" || r.by == b) && errors.Is(err, r.is) {
-			return r.outcome, r.retry
-		}
-	}
-	u := usual[b]
-	return u.outcome, u.retry
 }
 
 // ByHand is why a context ended whose attempt a person cancelled.

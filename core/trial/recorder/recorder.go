@@ -214,13 +214,6 @@ func (s *Recorder) Steps() int64 {
 	return s.steps
 }
 
-// stepped counts a step of the agent.
-func (s *Recorder) stepped() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.steps++
-}
-
 // plain keeps those files of the record that held secrets, as they were: they are what
 // verifiers judge.
 type plain struct {

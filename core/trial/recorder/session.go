@@ -139,7 +139,9 @@ func (p *SessionRecorder) write(s trajectory.Step) {
 		line.Cut, line.Step = true, fit(s)
 	}
 	if p.role == agent.RoleAgent && s.Source == trajectory.Model {
-		p.s.stepped()
+		p.s.mu.Lock()
+		p.s.steps++
+		p.s.mu.Unlock()
 	}
 	p.size += int64(min(len(b), limits.StepBytes))
 	p.s.Append(record.StepsFile, line)

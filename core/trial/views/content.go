@@ -105,7 +105,10 @@ func write(t *task.Task, r *task.Resource, root *os.Root, dir string) error {
 		case it.link != "":
 			err = link(it, to)
 		default:
-			err = copyFile(root, it, to)
+			var in io.ReadCloser
+			if in, err = it.open(root); err == nil {
+				err = errors.Join(newFile(to, in, it.mode|0o600), in.Close())
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("resource %q: %w", r.Name, err)
@@ -131,15 +134,6 @@ func (it *item) open(root *os.Root) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(it.text)), nil
 	}
 	return root.Open(it.host)
-}
-
-func copyFile(root *os.Root, it item, to string) (err error) {
-	in, err := it.open(root)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return newFile(to, in, it.mode|0o600)
 }
 
 // folder makes a folder, and missing parent folders.

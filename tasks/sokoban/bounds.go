@@ -74,11 +74,8 @@ func (l *level) rebuild(e *entry) error {
 		}
 	}
 	l.Solution = strings.Join(x.Actions, "")
-	w, err := walk(l.Solution)
-	if err != nil {
-		return err
-	}
-	if l.rows, err = w.draw(); err != nil {
+	var err error
+	if l.rows, err = walk(l.Solution).draw(); err != nil {
 		return err
 	}
 	return l.fit(c)
@@ -95,32 +92,25 @@ type walked struct {
 }
 
 // walk follows a solution from (0, 0). A capital whose next cell has no known box
-// shows one: it stood there at the start.
-func walk(solution string) (*walked, error) {
+// shows one: it stood there at the start. What cannot be done is found when the level
+// is played.
+func walk(solution string) *walked {
 	w := &walked{floor: map[cell]bool{{}: true}, boxes: map[cell]bool{}, start: map[cell]bool{}}
 	at := cell{}
 	for i := range len(solution) {
 		dy, dx, _ := move(solution[i])
 		next, beyond := cell{at.y + dy, at.x + dx}, cell{at.y + 2*dy, at.x + 2*dx}
 		if pushes(solution[i]) {
-			if !w.boxes[next] && w.floor[next] {
-				return nil, fmt.Errorf("move %d, %q, pushes a box that is not there: the cell was empty before", i+1, solution[i:i+1])
-			}
-			if w.boxes[beyond] {
-				return nil, fmt.Errorf("move %d, %q, pushes a box against a box", i+1, solution[i:i+1])
-			}
 			if !w.boxes[next] {
 				w.start[next] = true
 			}
 			delete(w.boxes, next)
 			w.boxes[beyond], w.floor[beyond] = true, true
-		} else if w.boxes[next] {
-			return nil, fmt.Errorf("move %d, %q, walks through a box: a capital pushes", i+1, solution[i:i+1])
 		}
 		w.floor[next] = true
 		at = next
 	}
-	return w, nil
+	return w
 }
 
 // draw returns the rows of the level: floor is what was touched, targets are where

@@ -124,11 +124,10 @@ func TestTheGridOfASolution(t *testing.T) {
 	}{
 		{"a push", "R", 10.9, "#####/#@$.#/#####", "", 1},
 		{"around a corner", "rdRR", 0.9 + 10 - 0.3, "#######/#@ ####/## $ .#/#######", "", 1},
-		{"two boxes, the second one behind the target of the first", "RlllddrRR", 0, "", "does not solve|gives the reward", 0},
+		{"two boxes, the second one behind the target of the first", "RlllddrRR", 0, "", "gives the reward 11.1", 0},
 		{"a box that never moves counts", "rdRR", 11.6, "#######/#@ ####/## $ .#/#######", "", 3},
-		{"a box where the way was", "rlR", 10.7, "", "pushes a box that is not there", 0},
-		{"through a box", "Rr", 10.8, "", "walks through a box", 0},
-		{"two boxes at once", "RuurrrddLL", 0, "", "against a box|gives the reward", 0},
+		{"a box where the way was", "rlR", 10.7, "", "walks through a box", 0},
+		{"two boxes at once", "RuurrrddLL", 0, "", "more boxes than targets", 0},
 		{"another reward", "R", 10.8, "", "gives the reward 10.9, and the file says 10.8", 0},
 	} {
 		raw, err := json.Marshal(map[string]any{"actions": strings.Split(tt.actions, ""), "steps": len(tt.actions), "reward": tt.reward})
@@ -138,11 +137,7 @@ func TestTheGridOfASolution(t *testing.T) {
 		l := level{}
 		err = l.rebuild(&entry{name: "x-Sokoban-v0", raw: raw})
 		got := strings.Join(l.rows, "/")
-		fits := false
-		for want := range strings.SplitSeq(tt.err, "|") {
-			fits = fits || err != nil && tt.err != "" && strings.Contains(err.Error(), want)
-		}
-		if tt.err == "" && (err != nil || got != tt.want || l.Boxes != tt.boxes) || tt.err != "" && !fits {
+		if tt.err == "" && (err != nil || got != tt.want || l.Boxes != tt.boxes) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 			t.Errorf("%s: %s, %v; want %s, %s", tt.name, got, err, tt.want, tt.err)
 		}
 	}

@@ -32,7 +32,7 @@ func TestABuildThatItsCallerEndsIsNotAFailedOne(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM scratch\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &remote{Engine: builder{}, name: "builder", known: map[string]Image{}, done: map[string]bool{}, failed: map[string]error{}}
+	r := &remote{Engine: builder{}, name: "builder", known: map[string]Image{}, done: map[string]error{}}
 	for name, c := range map[string]struct {
 		caller, limit time.Duration
 		failed        bool
@@ -43,7 +43,7 @@ func TestABuildThatItsCallerEndsIsNotAFailedOne(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), c.caller)
 		_, err := build(ctx, &judgement{remote: r}, environment.Image{Build: dir, Timeout: c.limit}, name, func(string) {})
 		cancel()
-		if got := r.failure(name); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, environment.ErrBuildFailed) != c.failed || (got != nil) != c.failed {
+		if _, got := r.tried(name); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, environment.ErrBuildFailed) != c.failed || (got != nil) != c.failed {
 			t.Errorf("%s: got error %v, remembered %v", name, err, got)
 		}
 	}

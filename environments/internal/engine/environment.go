@@ -92,12 +92,11 @@ type remote struct {
 	own     bool // not the default: ids name it
 	slots   chan struct{}
 
-	mu     sync.Mutex
-	facts  Facts
-	asked  time.Time
-	known  map[string]Image // by ID, which never changes
-	done   map[string]bool  // pulled, built or loaded by this process
-	failed map[string]error // builds that this process tried
+	mu    sync.Mutex
+	facts Facts
+	asked time.Time
+	known map[string]Image // by ID, which never changes
+	done  map[string]error // what this process pulled, built or loaded: nil, or why it could not be built
 }
 
 // at returns the engine of a configuration.
@@ -125,7 +124,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, failed: map[string]error{}}
+		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]error{}}
 		e.engines[address] = r
 		if own {
 			remember(e.o.Name, address)

@@ -207,9 +207,7 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 	here := func() (Image, error) { return r.image(ctx, ref) }
 	im, err := here()
 	local := reference.Domain(named) == "localhost" // of no registry, by custom
-	r.mu.Lock()
-	pulled := r.done[ref]
-	r.mu.Unlock()
+	pulled, _ := r.tried(ref)
 	switch {
 	case err == nil && (j.config.Pull != "always" || local || pulled):
 		return im, nil
@@ -243,7 +241,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 	}
 	caller := ctx // whose end is not a failure of the build
 	return r.once(ctx, job{what: name, limit: cmp.Or(want.Timeout, j.config.BuildTime), here: here, work: func(ctx context.Context) error {
-		if err := r.failure(name); err != nil {
+		if _, err := r.tried(name); err != nil {
 			return err
 		}
 		log("build " + want.Build)
@@ -258,24 +256,25 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 		err := r.Build(ctx, b, log)
 		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil {
 			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, b.File, want.Build, err)
-			r.fail(name, err)
+			r.record(name, err)
 		}
 		return err
 	}})
 }
 
-// failure is why this process could not build an image, or nil. It is not built
-// again for each trial.
-func (r *remote) failure(name string) error {
+// tried reports whether this process has pulled, built or loaded an image, and why it
+// could not be built: it is not built again for each trial.
+func (r *remote) tried(what string) (ok bool, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed[name]
+	failed, ok = r.done[what]
+	return ok, failed
 }
 
-func (r *remote) fail(name string, err error) {
+func (r *remote) record(what string, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed[name] = err
+	r.done[what] = failed
 }
 
 // load finds or loads the image of an archive.
@@ -324,9 +323,7 @@ func (r *remote) once(ctx context.Context, j job) (Image, error) {
 		return Image{}, fmt.Errorf("wait for image %q: %w", j.what, err)
 	}
 	defer unlock()
-	r.mu.Lock()
-	done := r.done[j.what]
-	r.mu.Unlock()
+	done, _ := r.tried(j.what)
 	if !j.fresh || done {
 		if im, missing := j.here(); !errors.Is(missing, ErrAbsent) {
 			return im, missing
@@ -341,9 +338,7 @@ func (r *remote) once(ctx context.Context, j job) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	r.mu.Lock()
-	r.done[j.what] = true
-	r.mu.Unlock()
+	r.record(j.what, nil)
 	return j.here()
 }
 

@@ -6,11 +6,9 @@
 package sokoban
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,6 +46,7 @@ type Format struct{}
 
 var (
 	_ task.Finder       = Format{}
+	_ task.Chooser      = Format{}
 	_ task.Configurable = Format{}
 )
 
@@ -101,52 +100,51 @@ func (Format) Detect(dir string) bool {
 func sources(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if n := e.Name(); !e.IsDir() && (n == fileLevels || n == fileBounds || boxobanFile.MatchString(n)) {
-			names = append(names, n)
+		if !e.IsDir() && isSource(e.Name()) {
+			names = append(names, e.Name())
 		}
 	}
 	return names, err
 }
 
+func isSource(name string) bool {
+	return name == fileLevels || name == fileBounds || boxobanFile.MatchString(name)
+}
+
 // Find returns a path for each level: its file, and its name in it. A file that
 // cannot be read as levels is a path itself: loading it says why.
 func (Format) Find(ctx context.Context, dir string, o task.Options) (found []string, err error) {
-	c, err := settings(o)
-	if err != nil {
+	if _, err = settings(o); err != nil {
 		return nil, err
 	}
 	files, err := sources(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read dataset: %w", err)
 	}
-	var wanted map[string]bool // nil: all
-	if c.Names != "" && !o.All {
-		if wanted, err = folder.Names(cmp.Or(o.Dataset, dir), c.Names, ".pkl"); err != nil { // MageBench names the files of its rooms
-			return nil, fmt.Errorf("read dataset: %w", err)
-		}
-	}
-	missing, unread := maps.Clone(wanted), false
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		list, problem, err := levels(dir, f)
 		if err != nil || problem != nil {
-			found, unread = append(found, f), true
-			continue
+			found = append(found, f)
 		}
 		for i := range list {
-			if wanted == nil || wanted[list[i].name] {
-				found = append(found, path.Join(f, list[i].id))
-			}
-			delete(missing, list[i].name)
+			found = append(found, path.Join(f, list[i].id))
 		}
-	}
-	if err := folder.Unknown(c.Names, "levels", missing); err != nil && !unread {
-		return nil, fmt.Errorf("read dataset: %w", err)
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
+}
+
+// Choose implements task.Chooser: it takes the levels that the setting names lists, or
+// all if a file cannot be read as levels.
+func (Format) Choose(paths []string, o task.Options) ([]string, error) {
+	c, err := settings(o)
+	if err != nil || slices.ContainsFunc(paths, func(p string) bool { return isSource(path.Base(p)) }) {
+		return paths, err
+	}
+	return folder.Choose(paths, o, c.Names, ".pkl", "levels") // MageBench names the files of its rooms
 }
 
 // Files returns the files that a level is read from.

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,25 +109,7 @@ func (Format) Choose(paths []string, o task.Options) (chosen []string, err error
 	if ps := config.Validate(o.Config, &c); len(ps) > 0 {
 		return nil, fmt.Errorf("settings of the dataset: %w", config.Problems(ps))
 	}
-	if c.Names == "" {
-		return paths, nil
-	}
-	wanted, err := taskfolder.Names(o.Dataset, c.Names, "")
-	if err != nil {
-		return nil, fmt.Errorf("read dataset: %w", err)
-	}
-	missing := maps.Clone(wanted)
-	for _, p := range paths {
-		name := filepath.Base(filepath.Join(o.Dataset, p)) // p may be "."
-		if wanted[name] {
-			chosen = append(chosen, p)
-		}
-		delete(missing, name)
-	}
-	if err = taskfolder.Unknown(c.Names, "tasks", missing); err != nil {
-		return nil, fmt.Errorf("read dataset: %w", err)
-	}
-	return chosen, nil
+	return taskfolder.Choose(paths, o, c.Names, "", "tasks")
 }
 
 // Load reads the task in a folder.

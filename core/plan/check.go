@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	surface "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
@@ -267,4 +272,141 @@ func (a *asker) sandboxes(ctx context.Context, c *experiment.Cell, tc cell.Cell,
 		all.Refusals, all.Degraded = union(all.Refusals, r.Refusals), union(all.Degraded, r.Degraded)
 	}
 	return all, nil
+}
+
+// Declared are tasks that declare the same features, which the cells deliver in the
+// same ways.
+type Declared struct {
+	Features []task.Feature `json:"features"`
+	Tasks    []string       `json:"tasks"`
+	// Cells say how the cells that can run the tasks deliver the features. Each of them
+	// is in one.
+	Cells []Delivered `json:"cells"`
+}
+
+// Delivered is how some cells deliver the features of some tasks.
+type Delivered struct {
+	Cells    []string                           `json:"cells"` // keys
+	Delivery map[task.Feature]feasible.Delivery `json:"delivery"`
+}
+
+// declare notes how a cell that can run a task delivers what it declares, and of
+// others only that the task declares it.
+func (a *asker) declare(cell int, tc cell.Cell, place int, refused bool) {
+	t := a.plan.Tasks[place].Task
+	features := featuresOf(t)
+	if len(features) == 0 {
+		return
+	}
+	if a.delivered == nil {
+		a.delivered = map[int][]Delivered{}
+	}
+	key, list := a.plan.Experiment.Cells[cell].Key, a.delivered[place]
+	if a.delivered[place] = list; refused {
+		return
+	}
+	delivery := map[task.Feature]feasible.Delivery{}
+	for _, f := range features {
+		delivery[f] = feasible.Deliver(t, f, tc, a.plan.needs[cell].Agent)
+	}
+	at := slices.IndexFunc(list, func(d Delivered) bool { return maps.Equal(d.Delivery, delivery) })
+	if at < 0 {
+		a.delivered[place] = append(list, Delivered{Cells: []string{key}, Delivery: delivery})
+	} else {
+		list[at].Cells = append(list[at].Cells, key)
+	}
+}
+
+func featuresOf(t *task.Task) (fs []task.Feature) {
+	for _, n := range t.Needs() {
+		if !slices.Contains(fs, n.Feature) {
+			fs = append(fs, n.Feature)
+		}
+	}
+	return fs
+}
+
+// declared groups the tasks of the plan.
+func (a *asker) declared() (all []Declared) {
+	for place := range a.plan.Tasks {
+		list, ok := a.delivered[place]
+		if !ok {
+			continue
+		}
+		t := &a.plan.Tasks[place]
+		d := Declared{Features: featuresOf(t.Task), Tasks: []string{t.Name}, Cells: append([]Delivered{}, list...)}
+		at := slices.IndexFunc(all, func(o Declared) bool {
+			return slices.Equal(o.Features, d.Features) && slices.EqualFunc(o.Cells, d.Cells, func(x, y Delivered) bool {
+				return slices.Equal(x.Cells, y.Cells) && maps.Equal(x.Delivery, y.Delivery)
+			})
+		})
+		if at < 0 {
+			all = append(all, d)
+		} else {
+			all[at].Tasks = append(all[at].Tasks, t.Name)
+		}
+	}
+	return all
+}
+
+// Settings returns what is wrong with what a task sets for the plugins of a cell, with
+// file and line where the format knows them. What is for a plugin that is not there is
+// not judged. An error means that a plugin does not answer.
+func Settings(ctx context.Context, f task.Format, t *task.Task, c cell.Cell, validate feasible.ValidateSettings) (ps []task.Problem, err error) {
+	surface, conf := c.Environment.WithSurface()
+	for _, s := range t.Settings() {
+		kind, name, of := plugins.KindEnvironment, surface, plugins.Settings{JSON: s.JSON, Config: conf.JSON(), Capture: s.Capture}
+		if s.Verifier != "" {
+			v := c.Verifiers[s.Verifier]
+			kind, name, of.Config = plugins.KindVerifier, s.Verifier, v.Config.JSON()
+			if v.Plugin != "" {
+				name = v.Plugin
+			}
+		}
+		if name == "" {
+			continue
+		}
+		wrong, err := validate(ctx, kind, name, of)
+		if errors.Is(err, plugin.ErrUnknown) {
+			continue // reported elsewhere
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range wrong {
+			key := s.Key
+			switch {
+			case strings.HasPrefix(string(w.Path), "["):
+				key += string(w.Path)
+			case w.Path != "":
+				key += "." + string(w.Path)
+			}
+			p := task.Located(f, t, task.Problem{Severity: task.Error, Key: key, Summary: w.Summary, Detail: w.Detail})
+			p.Summary = fmt.Sprintf("%s %q: %s: %s", kind, name, p.Key, w.Summary)
+			if !slices.Contains(ps, p) { // what all stages share is written once
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps, nil
+}
+
+// settings returns what is wrong with what a task sets for the plugins of a cell.
+func (a *asker) settings(ctx context.Context, c *experiment.Cell, tc cell.Cell, t *task.Task) (wrong []feasible.Problem, err error) {
+	at := slices.IndexFunc(a.in.Formats, func(f task.Format) bool { return f.Name() == t.Format })
+	if a.in.Settings == nil || at < 0 {
+		return nil, nil
+	}
+	ps, err := Settings(ctx, a.in.Formats[at], t, tc, func(ctx context.Context, kind plugins.Kind, name string, s plugins.Settings) ([]config.Problem, error) {
+		return a.plan.Checker.Settings(ctx, kind, name, s, a.in.Settings)
+	})
+	if err != nil {
+		return nil, a.failed(ctx, fmt.Sprintf("a plugin that task %s has settings for", t.Name), c.Key, err)
+	}
+	for _, p := range ps {
+		detail := p.Detail
+		p.Detail = ""
+		wrong = append(wrong, feasible.Problem{Summary: p.String(), Detail: detail})
+	}
+	return wrong, nil
 }

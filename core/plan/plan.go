@@ -1,3 +1,10 @@
+// Package plan expands an experiment into the trials of a run. It computes
+// their ids, and finds invalid tasks, tasks that environments and agents
+// refuse, and whatever is missing on this machine.
+//
+// It creates no sandbox, runs nothing of a task and writes nothing: core/store
+// stores a plan, and core/run executes it. It reports every problem, not only
+// the first.
 package plan
 
 import (
@@ -257,4 +264,56 @@ func endpoints(c *experiment.Cell) map[string]store.Endpoint {
 		return nil
 	}
 	return all
+}
+
+// problems collects problems, and merges equal problems of several tasks or
+// cells.
+type problems struct {
+	list []Problem
+	seen map[problemKey]int
+}
+
+type problemKey struct {
+	severity                 Severity
+	summary, detail, dataset string
+}
+
+func (ps *problems) add(p Problem) {
+	key := problemKey{p.Severity, p.Summary, p.Detail, p.Dataset}
+	i, ok := ps.seen[key]
+	if !ok {
+		if ps.seen == nil {
+			ps.seen = map[problemKey]int{}
+		}
+		ps.seen[key] = len(ps.list)
+		ps.list = append(ps.list, p)
+		return
+	}
+	old := &ps.list[i]
+	old.Tasks = union(old.Tasks, p.Tasks)
+	old.Cells = union(old.Cells, p.Cells)
+}
+
+func union[T comparable](a, b []T) []T {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+// into adds the problems to the plan, errors before warnings.
+func (ps *problems) into(p *Plan) {
+	slices.SortStableFunc(ps.list, func(a, b Problem) int {
+		return rank(a.Severity) - rank(b.Severity)
+	})
+	p.Problems = append(p.Problems, ps.list...)
+}
+
+func rank(s Severity) int {
+	if s == Error {
+		return 0
+	}
+	return 1
 }

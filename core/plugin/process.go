@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,9 +18,11 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // process is one run of a plugin binary.
@@ -174,4 +179,49 @@ func (*dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
 
 func (*dispenser) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
 	return conn, nil
+}
+
+// passed are the variables of the host's environment that every plugin gets;
+// none of them holds a secret. A plugin requests others in Describe.
+var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", runtimedir.Env}
+
+// environ selects the variables of all that a plugin gets if it requests extra.
+func environ(all, extra []string) []string {
+	var env []string
+	for _, kv := range all {
+		name, _, ok := strings.Cut(kv, "=")
+		if ok && (slices.Contains(passed, name) || slices.Contains(extra, name) ||
+			strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_")) {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+func (h *Host) environ(extra []string) []string {
+	return slices.Concat(environ(os.Environ(), extra), h.opts.Env)
+}
+
+// maxSocketDir is the longest path of the folder for sockets, in bytes: the
+// path of a Unix socket is limited to 107 bytes, and each process has a folder
+// and a socket name below it.
+const maxSocketDir = 60
+
+// openSockets makes the private folder for the sockets of one host, and removes the
+// folders that dead hosts left behind. It is in the runtime folder, or in the folder
+// for temporary files if there is none, which is enough to list plugins or to clean up.
+func openSockets() (*node.Scratch, error) {
+	base, err := runtimedir.Dir()
+	if err == nil {
+		base = filepath.Join(base, "s")
+	} else {
+		base = filepath.Join(os.TempDir(), fmt.Sprintf("berth-plugins-%d", os.Geteuid()))
+		if len(filepath.Join(base, "12345678")) > maxSocketDir {
+			base = filepath.Join("/tmp", filepath.Base(base))
+		}
+	}
+	if err = runtimedir.Make(base); err != nil {
+		return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+	}
+	return node.NewScratch(base)
 }

@@ -3,16 +3,27 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
 // Any executable file may lie in a folder that is searched for plugins: a script
@@ -186,5 +197,114 @@ func refused(t *testing.T, dir, want string) {
 	list, err := h.List(t.Context())
 	if err != nil || len(list) == 0 || (want == "") != (list[0].Error == "") || want != "" && len(list) != 1 || !strings.Contains(list[0].Error, want) {
 		t.Errorf("List = %+v, %v; want the error %q", list, err, want)
+	}
+}
+
+// kept collects lines.
+type kept struct {
+	mu    sync.Mutex
+	lines []Line
+}
+
+func (k *kept) keep(l Line) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lines = append(k.lines, l)
+}
+
+// find waits for a line whose text contains part.
+func (k *kept) find(t *testing.T, part string) (found Line) {
+	t.Helper()
+	testlevel.Eventually(t, part, func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		i := slices.IndexFunc(k.lines, func(l Line) bool { return strings.Contains(l.Text, part) })
+		if i >= 0 {
+			found = k.lines[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// say lets a plugin write a line in a call of an attempt.
+func say(t *testing.T, s agent.Session, attempt, line string) {
+	t.Helper()
+	if _, err := s.Turn(ForAttempt(t.Context(), attempt), agent.Message{Turn: 1, Text: "stderr " + line}, &notes{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOutputIsKeptWithoutSecretsAndByAttempt(t *testing.T) {
+	t.Parallel()
+	h, j := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	k := &kept{}
+	h.Keep(redact.New("sesame-sesame", `quoted"sesame`, "sésame-😀-sesame"), k.keep)
+	s := open(t, h)
+	say(t, s, "one/1", "plain sesame-sesame")
+	if l := k.find(t, "plain"); l.Text != "plain [secret]" || l.Attempt != "one/1" || l.Plugin != "odd" || l.Stream != "stderr" || l.PID == 0 || l.Time.IsZero() {
+		t.Errorf("a line of text is %+v", l)
+	}
+	say(t, s, "two/1", "from whom")
+	if l := k.find(t, "from whom"); l.Attempt != "" {
+		t.Errorf("the process has served two attempts, and the line is said to be of %q", l.Attempt)
+	}
+	say(t, s, "two/1", `{"@level":"error","@message":"record","@attempt":"one/1","key":"quoted\"sesame"}`)
+	if l := k.find(t, "record"); l.Level != "error" || l.Attempt != "one/1" || l.Fields["key"] != "[secret]" {
+		t.Errorf("a record is %+v", l)
+	}
+	say(t, s, "two/1", `{"@level":"error","@message":"escaped s\u00E9same-\ud83d\ude00-sesame","deep":[{"k":"\u0073esame-sesame"}]}`)
+	if l := k.find(t, "escaped"); l.Text != "escaped [secret]" || fmt.Sprint(l.Fields) != "map[deep:[map[k:[secret]]]]" {
+		t.Errorf("a record with escapes is %+v", l)
+	}
+	say(t, s, "two/1", `{"config": "s\u00e9same-\ud83d\ude00-sesame"} printed`)
+	if l := k.find(t, "printed"); l.Text != `{"config": "[secret]"} printed` {
+		t.Errorf("JSON of Python is %+v", l)
+	}
+	say(t, s, "two/1", `{"@level":"info","@message":"invented","@attempt":"three/1"}`)
+	if l := k.find(t, "invented"); l.Attempt != "" {
+		t.Errorf("an attempt that the process has not served is believed: %+v", l)
+	}
+	_, err := s.Turn(t.Context(), agent.Message{Turn: 1, Text: "stderr last sesame-sesame"}, &notes{})
+	if err == nil {
+		_, err = s.Turn(t.Context(), agent.Message{Turn: 2, Text: "die"}, &notes{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "last [secret]") {
+		t.Errorf("%v; want the last words, without the secret", err)
+	}
+	if strings.Contains(j.String(), "sesame") {
+		t.Errorf("a secret is in the log:\n%s", j)
+	}
+}
+
+// A plugin in another language may answer with the code by which gRPC means that
+// the process is gone.
+func TestAPluginThatAnswersUnavailableLivesOn(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	other := open(t, h)
+	pid := turn(t, other, "pid").ExitCode
+	p, err := h.plugins[id{plugins.KindAgent, "odd"}].binary.acquire(t.Context())
+	testlevel.Must(t, err)
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		return status.Error(codes.Unavailable, "the judge's model is down")
+	}))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testlevel.Must(t, err)
+	go func() { _ = server.Serve(l) }()
+	defer server.Stop()
+	its, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	testlevel.Must(t, err)
+	defer func() { _ = its.Close() }()
+	c := conn{who: "agent \"odd\"", only: p}
+	own := p.conn
+	p.conn = its
+	err = c.Invoke(t.Context(), "/berth.v1.Agent/Check", &emptypb.Empty{}, &emptypb.Empty{})
+	p.conn = own
+	if err == nil || errors.Is(err, ErrPluginGone) || errors.Is(err, fault.ErrUnavailable) || !strings.Contains(err.Error(), "UNAVAILABLE") || !strings.Contains(err.Error(), "the judge's model is down") {
+		t.Errorf("Invoke = %v; want what the plugin said and what its code means", err)
+	}
+	if got := turn(t, other, "pid").ExitCode; got != pid {
+		t.Errorf("the neighbor runs in process %d, it ran in %d", got, pid)
 	}
 }

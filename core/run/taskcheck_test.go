@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -171,5 +173,75 @@ func TestAnImageOfBeforeIsComparedWithThatOfAnAttempt(t *testing.T) {
 	}
 	if want := []string{"image of a: sha256:1 → sha256:9"}; !slices.Equal(noted, want) {
 		t.Errorf("noted %q, want %q", noted, want)
+	}
+}
+
+func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		testlevel.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	if got := availableIn(file("meminfo", "MemTotal:       24576000 kB\nMemFree:  1 kB\nMemAvailable:   8388608 kB\n")); got != 8<<10 {
+		t.Errorf("8 GiB are %d MiB", got)
+	}
+	if got := availableIn(filepath.Join(dir, "none")); got != 0 {
+		t.Errorf("an unknown memory has %d MiB", got)
+	}
+	machine := (&Spec{}).freeMiB()
+	if machine <= 0 {
+		t.Errorf("this machine has %d MiB", machine)
+	}
+	for _, tt := range []struct {
+		job  job
+		want int64
+	}{{job{}, machine}, {job{1, true}, 1}, {job{0, true}, 1}, {job{1 << 40, true}, machine}} {
+		// Both numbers of the machine are of different moments.
+		if got := (&Spec{Memory: tt.job}).freeMiB(); got != tt.want && (tt.want != machine || got <= machine/2) {
+			t.Errorf("a job with %+v leaves %d MiB, want %d", tt.job, got, tt.want)
+		}
+	}
+}
+
+// job is a job that has this much memory left.
+type job struct {
+	left    int64
+	limited bool
+}
+
+func (j job) FreeMiB() (left int64, limited bool) { return j.left, j.limited }
+func (job) Kills() int64                          { return 0 }
+
+// A run folder may come from somebody else. What plugins print must not get into
+// another file of the user, and a pipe must not stop a run.
+func TestOutputIsKeptInTheRunFolderOnly(t *testing.T) {
+	t.Parallel()
+	host, err := plugin.New(plugin.Options{Dirs: []string{}})
+	testlevel.Must(t, err)
+	defer host.Stop()
+	dir := t.TempDir()
+	s := &Spec{Store: &store.Run{Dir: dir}, Host: host, Plan: &plan.Plan{}}
+	file, other := filepath.Join(dir, store.PluginsFile), filepath.Join(t.TempDir(), "other")
+	for name, place := range map[string]func() error{
+		"a link": func() error { return os.Symlink(other, file) },
+		"a pipe": func() error { return syscall.Mkfifo(file, 0o600) },
+	} {
+		testlevel.Must(t, place())
+		if o, wrong := s.keepOutput(&here{Spec: s}); wrong == nil {
+			t.Errorf("%s was written to: %v", name, o.close())
+		}
+		testlevel.Must(t, os.Remove(file))
+	}
+	if _, err = os.Stat(other); err == nil {
+		t.Error("the file behind the link was made")
+	}
+	o, err := s.keepOutput(&here{Spec: s})
+	if err == nil {
+		err = o.close()
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -3,8 +3,10 @@ package store_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/internal/testlevel"
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // TestMain keeps locks and places of the tests out of the user's own folder.
@@ -287,4 +290,67 @@ func FuzzNameIsSafe(f *testing.F) {
 			t.Errorf("Name(%q) = %q", s, n)
 		}
 	})
+}
+
+func TestABriefHasWhatResumeCompares(t *testing.T) {
+	t.Parallel()
+	usd := 0.25
+	b := store.BriefOf(&record.Result{
+		Task: "t", Outcome: record.EnvironmentError, Error: &record.Error{Boundary: record.ByEnvironment, Message: "gone", Retry: true},
+		Plugins: []record.PluginUsed{{Kind: "environment", Name: "e", Digest: "sha256:1"}, {Kind: "agent", Name: "a", Digest: "sha256:2"}},
+		Image:   &environment.ImageFacts{Digest: "sha256:3"},
+		Usage:   []record.Usage{{Requests: 2, InputTokens: 10, OutputTokens: 5, CostUSD: &usd}, {Requests: 1, InputTokens: 1}},
+	})
+	// A task may have a different image in another environment.
+	want := map[string]string{"environment e": "sha256:1", "agent a": "sha256:2", "image of t in e": "sha256:3"}
+	if !maps.Equal(b.Digests, want) {
+		t.Errorf("digests %v, want %v", b.Digests, want)
+	}
+	if b.Error != "environment: gone" || !b.Retryable || b.Tokens != 16 || b.Requests != 3 || *b.CostUSD != 0.25 || !b.Unpriced {
+		t.Errorf("brief: %+v", b)
+	}
+}
+
+// The journal has the beginning of a long error and its cause, which is its end.
+func TestABriefKeepsTheCauseOfAnError(t *testing.T) {
+	t.Parallel()
+	message := "image build failed: Dockerfile in " + strings.Repeat("dir/", 200) + "task: no such program: gcc"
+	b := store.BriefOf(&record.Result{Error: &record.Error{Boundary: record.ByEnvironment, Message: message}})
+	if len(b.Error) > 410 || !strings.HasPrefix(b.Error, "environment: image build failed") || !strings.HasSuffix(b.Error, "no such program: gcc") {
+		t.Errorf("%q", b.Error)
+	}
+}
+
+// An agent chooses the names of artifacts. The list must still be the one that an
+// audit computes again.
+func TestChecksumsOfAnyNameSurviveJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"plain", "größe", "a\xffb", "a\xfeb", "\ufffd", `"quoted"`} {
+		testlevel.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	is, err := store.ChecksumsOf(dir)
+	if err != nil || len(is.Files) != 6 {
+		t.Fatalf("%v, %v", is, err)
+	}
+	b, err := json.Marshal(is)
+	testlevel.Must(t, err)
+	var was store.Checksums
+	if err = json.Unmarshal(b, &was); err != nil || !maps.Equal(is.Files, was.Files) {
+		t.Errorf("read back as %q, want %q; %v", was.Files, is.Files, err)
+	}
+}
+
+// A writer that is killed after its result has its name leaves what it copied from.
+func TestWhatAKilledWriterLeftIsNotListed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"steps.jsonl", ".worker.part/result.json", ".settled.part", "artifacts/.mine.part"} {
+		file := filepath.Join(dir, name)
+		testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, nil, 0o600)))
+	}
+	is, err := store.ChecksumsOf(dir)
+	if got := slices.Sorted(maps.Keys(is.Files)); err != nil || !slices.Equal(got, []string{"artifacts/.mine.part", "steps.jsonl"}) {
+		t.Errorf("listed %q, %v", got, err)
+	}
 }

@@ -1,3 +1,11 @@
+// Package node manages the places of running processes on the local disk of
+// this machine: the folders for their sockets, locks and control folders. It
+// knows who owns a place, and which places were left by dead processes. It also
+// identifies processes, so that another process, perhaps on another machine,
+// can name one and check whether it still lives.
+//
+// It must not know what a run folder contains, and must not touch anything
+// outside its own folder.
 package node
 
 import (
@@ -6,6 +14,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // Process identifies a process, so that others can name it and check whether it
@@ -92,4 +102,21 @@ func started(pid int) (uint64, error) {
 	var start uint64
 	_, err = fmt.Sscan(fields[19], &start)
 	return start, err
+}
+
+// EnvDir is the variable that overrides the runtime folder.
+const EnvDir = runtimedir.Env
+
+// Dir returns the folder for files that must not lie on a shared file system:
+// see [runtimedir.Finder.Dir].
+func Dir() (string, error) { return runtimedir.Dir() }
+
+// disk returns a folder of this user on a local disk for files that are too
+// large for memory; empty when dir is on a disk itself, or there is no such
+// folder.
+func disk(dir string) string {
+	if !runtimedir.InMemory(dir) {
+		return ""
+	}
+	return runtimedir.Disk()
 }

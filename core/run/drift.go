@@ -21,10 +21,11 @@ type Drift struct {
 
 // String returns the drift on one line.
 func (d Drift) String() string {
-	return fmt.Sprintf("%s: %s → %s", d.What, short(d.Before), short(d.After))
+	return fmt.Sprintf("%s: %s → %s", d.What, ShortDigest(d.Before), ShortDigest(d.After))
 }
 
-func short(digest string) string {
+// ShortDigest returns the beginning of a digest, for people.
+func ShortDigest(digest string) string {
 	algorithm, hex, ok := strings.Cut(digest, ":")
 	if !ok || len(hex) < 12 {
 		return digest
@@ -70,44 +71,37 @@ func driftOf(what string, before map[string]bool, after string) Drift {
 	return Drift{What: what, Before: strings.Join(slices.Sorted(maps.Keys(before)), ", "), After: after}
 }
 
-// comparison is for digests that are known only when an attempt is made: the
-// image and the bundles. It is safe for concurrent use.
-type comparison struct {
-	before map[string]map[string]bool
-	accept func(drift string) error // records a drift that the user accepted; nil: the user did not accept drift
-	said   sync.Map
-}
-
-// compare makes a comparison with the earlier attempts; nil when there are
-// none.
-func compare(x *store.Index, accept func(string) error) func(*record.Result) error {
-	c := &comparison{before: madeWith(x), accept: accept}
-	if len(c.before) == 0 {
+// compare returns a check of the digests that are known only when an attempt is made,
+// those of the image and the bundles, against the earlier attempts; nil when there
+// are none. accept records a drift that the user accepted; nil: the user accepts none.
+// The check is safe for concurrent use.
+func compare(x *store.Index, accept func(drift string) error) func(*record.Result) error {
+	all := madeWith(x)
+	if len(all) == 0 {
 		return nil
 	}
-	return c.check
-}
-
-func (c *comparison) check(r *record.Result) error {
-	now := store.BriefOf(r).Digests
-	for _, p := range r.Plugins { // plugins were compared before the run continued
-		delete(now, p.Kind+" "+p.Name)
+	var said sync.Map
+	return func(r *record.Result) error {
+		now := store.BriefOf(r).Digests
+		for _, p := range r.Plugins { // plugins were compared before the run continued
+			delete(now, p.Kind+" "+p.Name)
+		}
+		for _, what := range slices.Sorted(maps.Keys(now)) {
+			before := all[what]
+			if before == nil || before[now[what]] {
+				continue
+			}
+			d := driftOf(what, before, now[what]).String()
+			if accept == nil {
+				return fmt.Errorf("%s: earlier attempts of the run were made with another: bring it back and resume, or resume with --accept-drift, which marks the run", d)
+			}
+			if _, known := said.LoadOrStore(d, true); known {
+				continue
+			}
+			if err := accept(d); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	for _, what := range slices.Sorted(maps.Keys(now)) {
-		before := c.before[what]
-		if before == nil || before[now[what]] {
-			continue
-		}
-		d := driftOf(what, before, now[what]).String()
-		if c.accept == nil {
-			return fmt.Errorf("%s: earlier attempts of the run were made with another: bring it back and resume, or resume with --accept-drift, which marks the run", d)
-		}
-		if _, said := c.said.LoadOrStore(d, true); said {
-			continue
-		}
-		if err := c.accept(d); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -50,9 +50,9 @@ func TestDriftIsOfWhatAttemptsWereMadeWith(t *testing.T) {
 func TestWaitsDoubleAndAreSpread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, r := planOf(t, 1)
+		p, r := cellsOf(t, 1)
 		var waits []time.Duration
-		schedule(t, run.Options{
+		schedule(t, run.Spec{
 			Plan: p, Store: r, Executor: &fake{attempt: failing(9, true)},
 			Retry: experiment.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 20 * time.Second},
 			Watch: func(e run.Event) {

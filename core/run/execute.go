@@ -70,6 +70,20 @@ type Spec struct {
 	// Control changes the run while it runs; nil: nothing does.
 	Control *Control
 	Log     zerolog.Logger
+
+	// Executor makes the attempts. Execute sets it, and the fields below.
+	Executor Executor
+	Retry    experiment.Retry
+	// Demand returns what the attempts of a trial take up of Limits; nil: nothing
+	// but places of the whole run.
+	Demand func(*plan.Trial) Demand
+	// FreeMiB is the memory for all attempts if Limits do not say it; 0: no limit.
+	FreeMiB int64
+	// Adopted returns the attempt of a trial that continues since before this
+	// process, by its number; 0: there is none. Nil: no attempt outlives the process
+	// that began it.
+	Adopted func(*plan.Trial) int
+	Watch   Observer // nil: nobody watches
 }
 
 // Observer receives the events of a run, one after another. It must not block
@@ -86,10 +100,8 @@ type Observer func(Event)
 // that the run could not start; the Report says why a run stopped early.
 func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err error) {
 	err = s.prepared(ctx, func(h *here) (err error) {
-		report, err = Schedule(ctx, Options{
-			Plan: s.Plan, Store: s.Store, Executor: h, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch, Control: s.Control,
-			Demand: Demands(s.Plan), FreeMiB: s.freeMiB(),
-		})
+		s.Executor, s.Retry, s.Demand, s.FreeMiB, s.Watch = h, s.Plan.Experiment.Retry, Demands(s.Plan), s.freeMiB(), watch
+		report, err = Schedule(ctx, s)
 		return err
 	})
 	return report, err
@@ -115,7 +127,7 @@ func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 			s.leftover(err)
 		}
 	}
-	place, err := node.Claim(label, s.Store.Dir, environmentsOf(s.Plan.Experiment), scratch)
+	place, err := node.Claim(label, s.Store.Dir, Environments(s.Plan.Experiment), scratch)
 	if err != nil {
 		return err
 	}
@@ -161,8 +173,8 @@ func (s *Spec) leftover(err error) {
 	}
 }
 
-// environmentsOf returns the plugins that may make sandboxes in a run.
-func environmentsOf(e *experiment.Experiment) []string {
+// Environments returns the plugins that may make sandboxes in a run.
+func Environments(e *experiment.Experiment) []string {
 	var names []string
 	for _, c := range e.Cells {
 		if !slices.Contains(names, c.Environment.Plugin) {

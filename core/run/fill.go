@@ -26,14 +26,10 @@ func (s *scheduler) promote(now time.Time) {
 // timer returns a channel that gets a value when it is time to look again for
 // something to start; nil, which never does, if nothing waits for a time.
 func (s *scheduler) timer() <-chan time.Time {
-	switch {
-	case s.stopped != "":
-		return nil
-	case len(s.delayed) > 0:
-		return time.After(time.Until(s.delayed[0].ready))
-	default:
+	if s.stopped != "" || len(s.delayed) == 0 {
 		return nil
 	}
+	return time.After(time.Until(s.delayed[0].ready))
 }
 
 // fill starts attempts until a limit is reached. The next one is always of the
@@ -95,7 +91,7 @@ func (s *scheduler) demand(it item) Demand {
 // start starts an attempt, which has a place.
 func (s *scheduler) start(ctx context.Context, it item, h *holder) {
 	a, err := s.o.Store.Begin(it.trial.ID)
-	s.carry(ctx, it, h, begun{a, err})
+	s.carry(ctx, it, h, a, err)
 }
 
 // adopt resumes attempts that an earlier process started. They have
@@ -105,7 +101,7 @@ func (s *scheduler) adopt(ctx context.Context, adopted []item) {
 		h := s.places.holder(s.demand(it))
 		h.take()
 		a, err := s.o.Store.Adopt(it.trial.ID, s.o.Adopted(it.trial))
-		s.carry(ctx, it, h, begun{a, err})
+		s.carry(ctx, it, h, a, err)
 	}
 }
 
@@ -124,18 +120,12 @@ func takeAdopted(items *[]item, number func(*plan.Trial) int) (adopted []item) {
 	return adopted
 }
 
-// begun is an attempt that was begun, or the error.
-type begun struct {
-	attempt *store.Attempt
-	err     error
-}
-
-// carry waits for the end of an attempt, in the background.
-func (s *scheduler) carry(ctx context.Context, it item, h *holder, b begun) {
-	a := b.attempt
-	if b.err != nil {
+// carry waits for the end of an attempt, in the background. lost is why it could not
+// be begun.
+func (s *scheduler) carry(ctx context.Context, it item, h *holder, a *store.Attempt, lost error) {
+	if lost != nil {
 		h.end()
-		s.unwritten(it, 0, b.err)
+		s.unwritten(it, 0, lost)
 		return
 	}
 	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
@@ -147,7 +137,7 @@ func (s *scheduler) carry(ctx context.Context, it item, h *holder, b begun) {
 		defer cancel(nil)
 		f := finished{item: it, place: h, number: a.Number()}
 		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Places: h, Origin: s.o.Origins[it.trial.ID], Ends: ends, Live: func(e record.Event) {
-			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
+			s.events.tell(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
 		}})
 		f.err = errors.Join(f.err, a.Abandon())
 		s.done <- f

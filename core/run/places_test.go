@@ -23,11 +23,14 @@ import (
 // store.
 func cellsOf(t *testing.T, n ...int) (*plan.Plan, *store.Run) {
 	t.Helper()
+	p := trials(n...)
+	return p, storeOf(t, p)
+}
+
+func trials(n ...int) *plan.Plan {
 	p := &plan.Plan{Experiment: &experiment.Experiment{}}
-	m := &store.Manifest{Header: store.Header{Experiment: "exp"}}
 	for cell, n := range n {
 		slug := fmt.Sprintf("c%d", cell)
-		m.Cells = append(m.Cells, store.Cell{Index: cell, Key: "agent=" + slug, Slug: slug})
 		for i := range n {
 			id := fmt.Sprintf("%032d%032d", cell, i)
 			p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
@@ -35,8 +38,18 @@ func cellsOf(t *testing.T, n ...int) (*plan.Plan, *store.Run) {
 			}})
 		}
 	}
-	for i := range p.Trials {
-		m.Trials = append(m.Trials, p.Trials[i].Trial)
+	return p
+}
+
+func storeOf(t *testing.T, p *plan.Plan) *store.Run {
+	t.Helper()
+	m := &store.Manifest{Header: store.Header{Experiment: "exp"}}
+	for _, tr := range p.Trials {
+		if tr.Cell == len(m.Cells) {
+			slug := fmt.Sprintf("c%d", tr.Cell)
+			m.Cells = append(m.Cells, store.Cell{Index: tr.Cell, Key: "agent=" + slug, Slug: slug})
+		}
+		m.Trials = append(m.Trials, tr.Trial)
 	}
 	r, err := store.Create(t.TempDir(), m, nil)
 	testlevel.Must(t, err)
@@ -45,7 +58,7 @@ func cellsOf(t *testing.T, n ...int) (*plan.Plan, *store.Run) {
 			t.Error(err)
 		}
 	})
-	return p, r
+	return r
 }
 
 // byCell counts the trials with an outcome by cell.
@@ -70,7 +83,7 @@ func TestARunStoppedHalfWayHasHalfOfEveryCell(t *testing.T) {
 		half := func(e run.Event) bool { return e.Kind == run.Ended && e.Left <= 64 }
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		_, err := run.Schedule(ctx, run.Options{
+		_, err := run.Schedule(ctx, run.Spec{
 			Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(4)}},
 			Watch: func(e run.Event) {
 				if half(e) {
@@ -93,9 +106,9 @@ func TestCellsThatWereAddedCatchUp(t *testing.T) {
 	p, r := cellsOf(t, 10, 10)
 	first := *p
 	first.Trials = p.Trials[:5]
-	schedule(t, run.Options{Plan: &first, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+	schedule(t, run.Spec{Plan: &first, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 	f := &fake{attempt: always(record.Passed)}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}})
+	schedule(t, run.Spec{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}})
 	for i, id := range f.began[:5] {
 		if id != p.Trials[10+i].ID {
 			t.Errorf("attempt %d was of %s, want one of the cell without results", i, id)
@@ -204,7 +217,7 @@ func TestEveryLimitHoldsAndIsReached(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, r := cellsOf(t, 20, 20)
 				e := newParts()
-				report := schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: tt.limits, Demand: demandOf})
+				report := schedule(t, run.Spec{Plan: p, Store: r, Executor: e, Limits: tt.limits, Demand: demandOf})
 				if report.Ran != 40 || report.Stopped != "" {
 					t.Errorf("report %+v", report)
 				}
@@ -258,7 +271,7 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 			mu.Unlock()
 			return record.Result{Outcome: record.Passed}
 		}}
-		o := run.Options{
+		o := run.Spec{
 			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(8)}},
 			Demand: func(t *plan.Trial) run.Demand { return run.Demand{MemoryMiB: asks[t.Cell]} },
 			Watch:  tells(&told),

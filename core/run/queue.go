@@ -12,7 +12,7 @@ import (
 
 // todo returns the trials that still have to run, in the order of the plan, and
 // all trials that can run.
-func todo(o Options) (items []item, planned []*plan.Trial) {
+func todo(o *Spec) (items []item, planned []*plan.Trial) {
 	index := o.Store.Index()
 	for i := range o.Plan.Trials {
 		t := &o.Plan.Trials[i]
@@ -41,8 +41,8 @@ func todo(o Options) (items []item, planned []*plan.Trial) {
 }
 
 // ToRun counts the trials that still have to run.
-func ToRun(o Options) int {
-	items, _ := todo(o)
+func ToRun(s *Spec) int {
+	items, _ := todo(s)
 	return len(items)
 }
 
@@ -91,17 +91,11 @@ func (w *watcher) tell(e Event) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = e
-	w.to(e)
-}
-
-func (w *watcher) live(e Event) {
-	if w.to == nil {
-		return
+	if e.Kind == Live {
+		e.To, e.Running, e.Left = w.last.To, w.last.Running, w.last.Left
+	} else {
+		w.last = e
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	e.To, e.Running, e.Left = w.last.To, w.last.Running, w.last.Left
 	w.to(e)
 }
 

@@ -60,32 +60,6 @@ type Executor interface {
 	Attempt(ctx context.Context, j Job) (record.Result, error)
 }
 
-// Options are the options of Schedule.
-type Options struct {
-	Plan     *plan.Plan
-	Store    *store.Run
-	Executor Executor
-	Retry    experiment.Retry
-	Limits   experiment.RunLimits
-	// Demand returns what the attempts of a trial take up of Limits; nil: nothing
-	// but places of the whole run.
-	Demand func(*plan.Trial) Demand
-	// FreeMiB is the memory for all attempts if Limits do not say it; 0: no limit.
-	FreeMiB int64
-	// Again, Selected, Origins and Control are as in Spec.
-	Again    []record.Outcome
-	Selected map[string]bool
-	Origins  map[string]*trial.Origin
-	Control  *Control
-	// Adopted returns the attempt of a trial that continues since before this
-	// process, by its number; 0: there is none. Nil: no attempt outlives the process
-	// that began it.
-	Adopted func(*plan.Trial) int
-	// Watch receives the events, one after another; nil means no watcher. It
-	// must not block for long.
-	Watch func(Event)
-}
-
 // EventKind is the kind of an Event.
 type EventKind int
 
@@ -130,10 +104,10 @@ type Report struct {
 // run folder counts as unusable.
 const brokenLimit = 3
 
-// Schedule runs every trial of the plan that is not settled yet, and returns when
-// all attempts that it began have ended. When ctx ends, no more attempts begin
+// Schedule is the part of Execute that runs the trials, with the executor of o. It
+// returns when all attempts that it began have ended. When ctx ends, no more attempts begin
 // and the running ones are cancelled.
-func Schedule(ctx context.Context, o Options) (Report, error) {
+func Schedule(ctx context.Context, o Spec) (Report, error) {
 	for _, a := range o.Again {
 		if a.Measured() {
 			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
@@ -146,7 +120,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 		defer cancel()
 		s.late = end.Done()
 	}
-	items, planned := todo(o)
+	items, planned := todo(&o)
 	adopted := takeAdopted(&items, o.Adopted)
 	s.queue = newLanes(items, planned)
 	s.to = s.queue.left + len(adopted)
@@ -214,7 +188,7 @@ type finished struct {
 
 // scheduler is the state of Schedule; its methods run in one goroutine.
 type scheduler struct {
-	o      Options
+	o      Spec
 	places *places
 	late   <-chan struct{} // closed when the time limit of the run is reached
 	short  bool            // the user was told that a trial waits for memory

@@ -3,7 +3,6 @@ package run_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
-	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -37,43 +35,6 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)
 	}))
-}
-
-// planOf makes a plan of n trials, and its store.
-func planOf(t *testing.T, n int) (*plan.Plan, *store.Run) {
-	t.Helper()
-	p, r, err := newRun(t.TempDir(), n)
-	testlevel.Must(t, err)
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p, r
-}
-
-func newRun(dir string, n int) (*plan.Plan, *store.Run, error) {
-	p := trials(n)
-	m := &store.Manifest{
-		Header: store.Header{Experiment: "exp"},
-		Cells:  []store.Cell{{Key: "agent=a", Slug: "a", Agent: "a", Choices: map[string]string{"agent": "a"}}},
-	}
-	for i := range p.Trials {
-		m.Trials = append(m.Trials, p.Trials[i].Trial)
-	}
-	r, err := store.Create(dir, m, nil)
-	return p, r, err
-}
-
-func trials(n int) *plan.Plan {
-	p := &plan.Plan{Experiment: &experiment.Experiment{}}
-	for i := range n {
-		id := fmt.Sprintf("%064d", i)
-		p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
-			ID: id, Dir: store.TrialDir("task", "a", i+1, id[56:]), Task: "task", TaskDigest: "d", Repetition: i + 1,
-		}})
-	}
-	return p
 }
 
 // fake is an executor that does what the test says.
@@ -103,7 +64,7 @@ func always(o record.Outcome) func(context.Context, run.Job) record.Result {
 	return func(context.Context, run.Job) record.Result { return record.Result{Outcome: o} }
 }
 
-func schedule(t *testing.T, o run.Options) run.Report {
+func schedule(t *testing.T, o run.Spec) run.Report {
 	t.Helper()
 	report, err := run.Schedule(t.Context(), o)
 	testlevel.Must(t, err)
@@ -120,10 +81,10 @@ func counts(r *store.Run) map[record.Outcome]int {
 
 func TestEveryTrialIsRunOnceInTheOrderOfThePlan(t *testing.T) {
 	t.Parallel()
-	p, r := planOf(t, 20)
+	p, r := cellsOf(t, 20)
 	f := &fake{attempt: always(record.Passed)}
 	one := 1
-	report := schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}})
+	report := schedule(t, run.Spec{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}})
 	var want []string
 	for i := range p.Trials {
 		want = append(want, p.Trials[i].ID)
@@ -168,8 +129,8 @@ func TestRetriesAreByOutcomeAndBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p, r := planOf(t, 1)
-				schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: tt.attempt}, Retry: retry})
+				p, r := cellsOf(t, 1)
+				schedule(t, run.Spec{Plan: p, Store: r, Executor: &fake{attempt: tt.attempt}, Retry: retry})
 				tr := r.Index().Trials[0]
 				if len(tr.Attempts) != tt.attempts || tr.Outcome() != tt.outcome {
 					t.Errorf("%d attempts, %s; want %d, %s", len(tr.Attempts), tr.Outcome(), tt.attempts, tt.outcome)
@@ -182,7 +143,7 @@ func TestRetriesAreByOutcomeAndBounded(t *testing.T) {
 func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, r := planOf(t, 5)
+		p, r := cellsOf(t, 5)
 		var last time.Time
 		f := &fake{attempt: func(_ context.Context, j run.Job) record.Result {
 			if j.Trial.Repetition == 1 && j.Attempt.Number() == 1 {
@@ -197,7 +158,7 @@ func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
 		one := 1
 		start := time.Now()
 		var waits []time.Duration
-		schedule(t, run.Options{
+		schedule(t, run.Spec{
 			Plan: p, Store: r, Executor: f, Retry: retry, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}},
 			Watch: func(e run.Event) {
 				if e.Kind == run.Waiting {
@@ -225,13 +186,13 @@ func interruptible(ctx context.Context, _ run.Job) record.Result {
 
 func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 	t.Parallel()
-	p, r := planOf(t, 10)
+	p, r := cellsOf(t, 10)
 	f := &fake{attempt: interruptible}
 	three := 3
 	ctx, cancel := context.WithCancel(t.Context())
 	began := 0
 	var stopping []string
-	report, err := run.Schedule(ctx, run.Options{
+	report, err := run.Schedule(ctx, run.Spec{
 		Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &three}}, Retry: retry,
 		Watch: func(e run.Event) {
 			switch e.Kind {
@@ -254,7 +215,7 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 	}
 	// When the run is resumed, everything runs, and the sum is the number of
 	// planned trials.
-	schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+	schedule(t, run.Spec{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
 		t.Errorf("after the resume: %v", got)
 	}
@@ -262,9 +223,9 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 
 func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 	t.Parallel()
-	p, r := planOf(t, 10)
+	p, r := cellsOf(t, 10)
 	one, limit, cost := 1, 3.0, 1.0
-	o := run.Options{
+	o := run.Spec{
 		Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, Budget: cell.Budget{CostUSD: &limit}},
 		Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 			return record.Result{Outcome: record.Passed, Usage: []record.Usage{{CostUSD: &cost}}}
@@ -291,11 +252,11 @@ func (b *broken) Attempt(_ context.Context, j run.Job) (record.Result, error) {
 
 func TestARunFolderThatCannotBeWrittenEndsTheRun(t *testing.T) {
 	t.Parallel()
-	p, r := planOf(t, 50)
+	p, r := cellsOf(t, 50)
 	one := 1
 	b := &broken{}
 	b.after.Store(5)
-	report := schedule(t, run.Options{Plan: p, Store: r, Executor: b, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}})
+	report := schedule(t, run.Spec{Plan: p, Store: r, Executor: b, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}})
 	if report.Broken == nil || report.Stopped == "" || report.Ran != 5 {
 		t.Errorf("report %+v", report)
 	}
@@ -306,21 +267,21 @@ func TestARunFolderThatCannotBeWrittenEndsTheRun(t *testing.T) {
 
 func TestAgainRunsWhatTheUserNamesAndNoMeasurement(t *testing.T) {
 	t.Parallel()
-	p, r := planOf(t, 3)
+	p, r := cellsOf(t, 3)
 	byTrial := []record.Outcome{record.Passed, record.EnvironmentError, record.VerifierError}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+	schedule(t, run.Spec{Plan: p, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
 		return record.Result{Outcome: byTrial[j.Trial.Repetition-1]}
 	}}})
 	f := &fake{attempt: always(record.Passed)}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: f})
+	schedule(t, run.Spec{Plan: p, Store: r, Executor: f})
 	if len(f.began) != 0 {
 		t.Errorf("settled trials were run again: %q", f.began)
 	}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.EnvironmentError}})
+	schedule(t, run.Spec{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.EnvironmentError}})
 	if len(f.began) != 1 || f.began[0] != p.Trials[1].ID {
 		t.Errorf("ran %q", f.began)
 	}
-	if _, err := run.Schedule(t.Context(), run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.Failed}}); err == nil {
+	if _, err := run.Schedule(t.Context(), run.Spec{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.Failed}}); err == nil {
 		t.Error("a measurement was run again")
 	}
 }
@@ -329,15 +290,9 @@ func TestInvalidAndRefusedTrialsAreCountedAndNotRun(t *testing.T) {
 	t.Parallel()
 	p := trials(3)
 	p.Trials[0].Invalid, p.Trials[1].Refused = "no instruction", "asks for several containers"
-	m := &store.Manifest{Header: store.Header{Experiment: "exp"}, Cells: []store.Cell{{Key: "a", Slug: "a"}}}
-	for i := range p.Trials {
-		m.Trials = append(m.Trials, p.Trials[i].Trial)
-	}
-	r, err := store.Create(t.TempDir(), m, nil)
-	testlevel.Must(t, err)
-	defer r.Close()
+	r := storeOf(t, p)
 	f := &fake{attempt: always(record.Passed)}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.TaskInvalid, record.NotRun}})
+	schedule(t, run.Spec{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.TaskInvalid, record.NotRun}})
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.TaskInvalid: 1, record.NotRun: 1, record.Passed: 1}) {
 		t.Errorf("outcomes %v", got)
 	}
@@ -354,9 +309,9 @@ func TestAnAttemptMayStopItsRun(t *testing.T) {
 	for name, before := range map[string]int{"in the middle": 3, "as the last": 9} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, r := planOf(t, 10)
+			p, r := cellsOf(t, 10)
 			one, n := 1, 0
-			report := schedule(t, run.Options{
+			report := schedule(t, run.Spec{
 				Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}, Retry: retry,
 				Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 					if n++; n > before {
@@ -371,7 +326,7 @@ func TestAnAttemptMayStopItsRun(t *testing.T) {
 			if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: before, record.NotRun: 10 - before}) {
 				t.Errorf("outcomes %v", got)
 			}
-			schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+			schedule(t, run.Spec{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 			if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
 				t.Errorf("after the resume: %v", got)
 			}
@@ -381,13 +336,9 @@ func TestAnAttemptMayStopItsRun(t *testing.T) {
 
 func TestAnAttemptMayStopItsCell(t *testing.T) {
 	t.Parallel()
-	p, r := planOf(t, 10)
-	r.Manifest.Cells = append(r.Manifest.Cells, store.Cell{Index: 1, Key: "agent=b", Slug: "b", Agent: "b"})
-	for i := range p.Trials {
-		p.Trials[i].Cell = i % 2
-	}
+	p, r := cellsOf(t, 5, 5)
 	one := 1
-	report := schedule(t, run.Options{
+	report := schedule(t, run.Spec{
 		Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}, Retry: retry,
 		Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
 			if j.Trial.Cell == 1 {
@@ -396,7 +347,7 @@ func TestAnAttemptMayStopItsCell(t *testing.T) {
 			return record.Result{Outcome: record.Passed}
 		}},
 	})
-	if report.Ran != 6 || report.Stopped != "cell agent=b: limit used" {
+	if report.Ran != 6 || report.Stopped != "cell agent=c1: limit used" {
 		t.Errorf("report %+v", report)
 	}
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 5, record.NotRun: 5}) {

@@ -58,15 +58,12 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 	if s.Limits.InFlight == nil {
 		s.Limits.InFlight = new(ahead)
 	}
-	o := run.Options{
-		Plan: s.Plan, Store: s.Store, Executor: c, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: told,
-		Demand: run.Demands(s.Plan), Adopted: c.Adopted, Control: s.Control,
-	}
+	s.Executor, s.Retry, s.Demand, s.Adopted, s.Watch = c, s.Plan.Experiment.Retry, run.Demands(s.Plan), c.Adopted, told
 	if fleet == nil {
-		report, err = run.Schedule(ctx, o)
+		report, err = run.Schedule(ctx, s)
 		return report, errors.Join(err, c.Close())
 	}
-	first, err := newKeeper(ctx, *fleet, c, run.ToRun(o))
+	first, err := newKeeper(ctx, *fleet, c, run.ToRun(&s))
 	if err != nil {
 		return report, errors.Join(err, c.Close())
 	}
@@ -77,7 +74,7 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 	keep, stop := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { first.keep(keep, fail) })
-	report, err = run.Schedule(work, o)
+	report, err = run.Schedule(work, s)
 	stop()
 	keeping.Wait()
 	fail(nil)

@@ -72,7 +72,7 @@ func startIn(t *testing.T, dir string, n int) *going {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		report, failed := run.Schedule(ctx, run.Options{Plan: p, Store: s, Executor: &runtest.Held{Release: g.release}, Limits: limits, Watch: g.server.Event, Control: c})
+		report, failed := run.Schedule(ctx, run.Spec{Plan: p, Store: s, Executor: &runtest.Held{Release: g.release}, Limits: limits, Watch: g.server.Event, Control: c})
 		if failed != nil {
 			t.Error(failed)
 		}

@@ -56,7 +56,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() {
-		_, failed := run.Schedule(ctx, run.Options{Plan: p, Store: w.run, Executor: &runtest.Held{Begin: looks}, Limits: limits, Watch: server.Event, Control: c})
+		_, failed := run.Schedule(ctx, run.Spec{Plan: p, Store: w.run, Executor: &runtest.Held{Begin: looks}, Limits: limits, Watch: server.Event, Control: c})
 		over <- failed
 	}()
 	t.Cleanup(func() {

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -321,16 +318,11 @@ func usedBundles(l *experiment.Loaded) (used []agent.Bundle) {
 }
 
 // environments returns the plugins that make sandboxes here.
-func (w *pilotPlace) environments() (names []string) {
+func (w *pilotPlace) environments() []string {
 	if w.l == nil || w.l.Experiment == nil {
 		return nil
 	}
-	for _, c := range w.l.Experiment.Cells {
-		if !slices.Contains(names, c.Environment.Plugin) {
-			names = append(names, c.Environment.Plugin)
-		}
-	}
-	return names
+	return run.Environments(&w.l.Experiment.Experiment)
 }
 
 // end stops the plugins and removes what they kept here.
@@ -418,23 +410,12 @@ func (a *app) digests(ctx context.Context, l *experiment.Loaded) (map[string]str
 	maps.Copy(all, bundles)
 	exe, err := os.Executable()
 	if err == nil {
-		all["berth"], err = digestOfFile(exe)
+		all["berth"], err = store.SumOf(exe)
 	}
 	if sandboxd, missing := sandboxdPath(); err == nil && missing == nil {
-		all[sandboxdName], err = digestOfFile(sandboxd)
+		all[sandboxdName], err = store.SumOf(sandboxd)
 	}
 	return all, err
-}
-
-func digestOfFile(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), err
 }
 
 // sameDigests fails if a program on this machine differs from that of the
@@ -451,18 +432,11 @@ func (a *app) sameDigests(ctx context.Context, l *experiment.Loaded, want map[st
 		case !there:
 			differ = append(differ, what+" is missing here")
 		case now != want[what]:
-			differ = append(differ, fmt.Sprintf("%s is %s here and %s where the run was started", what, shortDigest(now), shortDigest(want[what])))
+			differ = append(differ, fmt.Sprintf("%s is %s here and %s where the run was started", what, run.ShortDigest(now), run.ShortDigest(want[what])))
 		}
 	}
 	if len(differ) > 0 {
 		return fmt.Errorf("this machine would make other attempts than the run: %s. Use the same installation on all machines", strings.Join(differ, "; "))
 	}
 	return nil
-}
-
-func shortDigest(d string) string {
-	if algorithm, sum, ok := strings.Cut(d, ":"); ok && len(sum) > 12 {
-		return algorithm + ":" + sum[:12]
-	}
-	return d
 }

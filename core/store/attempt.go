@@ -161,13 +161,7 @@ func (a *Attempt) WriteFile(file string, data []byte) error {
 // power cut may lose them for the attempts that ended in the last half minute,
 // but not their results.
 func (a *Attempt) Publish(r record.Result) error {
-	if err := a.close(); err != nil {
-		return fmt.Errorf("publish attempt: %w", err)
-	}
-	b, err := resultBytes(&r)
-	if err == nil {
-		err = a.sum()
-	}
+	b, err := a.end(&r)
 	if err == nil {
 		err = replace(filepath.Join(a.dir, record.ResultFile), b)
 	}
@@ -175,6 +169,16 @@ func (a *Attempt) Publish(r record.Result) error {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
 	return a.Took(&r, 0)
+}
+
+// end closes the files of the attempt, lists their checksums, and returns the content
+// of result.json.
+func (a *Attempt) end(r *record.Result) ([]byte, error) {
+	if err := a.close(); err != nil {
+		return nil, err
+	}
+	b, err := resultBytes(r)
+	return b, errors.Join(err, a.sum())
 }
 
 // Abandon closes the files of an attempt that was not published. Its folder

@@ -257,7 +257,8 @@ func readJournal(r io.Reader) (j Journal, err error) {
 			return j, readErr
 		}
 		whole := readErr == nil
-		e, ok := unseal(b)
+		var e Entry
+		ok := Unseal(b, &e) && e.Kind != ""
 		switch {
 		case ok && whole:
 			if len(j.Entries) > 0 && e.Seq != j.Entries[len(j.Entries)-1].Seq+1 {
@@ -278,12 +279,6 @@ func readJournal(r io.Reader) (j Journal, err error) {
 			return j, nil
 		}
 	}
-}
-
-// unseal reads an entry of a journal.
-func unseal(b []byte) (e Entry, ok bool) {
-	ok = Unseal(b, &e) && e.Kind != ""
-	return e, ok
 }
 
 // Unseal reads a line as Seal wrote it into the value that into points to, and

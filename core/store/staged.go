@@ -44,12 +44,9 @@ func Stage(dir, to, worker string, number int) (*Staged, error) {
 // Publish ends the attempt: it writes the result beside the other files, and
 // copies all of them as Copy does.
 func (s *Staged) Publish(r record.Result) error {
-	if err := s.close(); err != nil {
-		return fmt.Errorf("publish attempt: %w", err)
-	}
-	b, err := resultBytes(&r)
+	b, err := s.end(&r)
 	if err == nil {
-		err = errors.Join(s.sum(), s.WriteFile(record.ResultFile, b))
+		err = s.WriteFile(record.ResultFile, b)
 	}
 	if err != nil {
 		return fmt.Errorf("publish attempt: %w", err)

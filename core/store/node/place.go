@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,17 +66,8 @@ func Claim(label, run string, environments []string, scratch string) (*Place, er
 		return nil, fmt.Errorf("runtime folder: %w", err)
 	}
 	p := &Place{Owner: Owner{Label: label, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments}}
-	for tries := 0; p.lock == nil; tries++ { // a cleaner may hold a lock that it believes to be stale
-		var id [4]byte
-		if _, err = rand.Read(id[:]); err != nil {
-			return nil, err
-		}
-		p.Dir = filepath.Join(parent, hex.EncodeToString(id[:]))
-		// First lock, then make the folder: a folder without a held lock is
-		// stale.
-		if p.lock, err = try(lockOf(p.Dir)); err != nil || p.lock == nil && tries == sweepTries {
-			return nil, errors.Join(fmt.Errorf("runtime folder: %s cannot be locked", lockOf(p.Dir)), err)
-		}
+	if p.Dir, p.lock, err = newLocked(parent); err != nil {
+		return nil, fmt.Errorf("runtime folder: %w", err)
 	}
 	if big := cmp.Or(scratch, disk(dir)); big != "" {
 		p.Disk = filepath.Join(big, filepath.Base(p.Dir))
@@ -98,6 +88,20 @@ func Claim(label, run string, environments []string, scratch string) (*Place, er
 		return nil, errors.Join(fmt.Errorf("runtime folder: %w", err), p.Release())
 	}
 	return p, nil
+}
+
+// newLocked locks the path of a new folder in parent. The folder is made after that:
+// one without a held lock is stale.
+func newLocked(parent string) (dir string, lock *flock.Flock, err error) {
+	for tries := 0; ; tries++ { // a cleaner may hold a lock that it believes to be stale
+		dir = filepath.Join(parent, strings.ToLower(rand.Text()[:8]))
+		if lock, err = try(lockOf(dir)); lock != nil {
+			return dir, lock, nil
+		}
+		if err != nil || tries == sweepTries {
+			return "", nil, errors.Join(fmt.Errorf("%s cannot be locked", lockOf(dir)), err)
+		}
+	}
 }
 
 // The lock of a place lies next to it, so that removing the folder does not
@@ -165,18 +169,16 @@ type Scratch struct {
 // NewScratch makes a folder in parent, and removes what dead processes left there.
 func NewScratch(parent string) (*Scratch, error) {
 	_, _ = SweepScratch(parent, false) // what it cannot remove is removed later
-	s := &Scratch{}
-	for tries := 0; s.lock == nil; tries++ { // a cleaner may hold a lock that it believes to be stale
-		var err error
-		s.Dir = filepath.Join(parent, strings.ToLower(rand.Text()[:8]))
-		if s.lock, err = try(lockOf(s.Dir)); err != nil || s.lock == nil && tries == sweepTries {
-			return nil, errors.Join(fmt.Errorf("scratch folder: %s cannot be locked", lockOf(s.Dir)), err)
+	dir, lock, err := newLocked(parent)
+	if err == nil {
+		if err = os.Mkdir(dir, 0o700); err != nil {
+			err = errors.Join(err, remove(lock))
 		}
 	}
-	if err := os.Mkdir(s.Dir, 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("scratch folder: %w", err), remove(s.lock))
+	if err != nil {
+		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
-	return s, nil
+	return &Scratch{dir, lock}, nil
 }
 
 // Remove removes the folder with its content.

@@ -35,8 +35,7 @@ type child struct {
 	output   func() *output
 	attempts attempts
 
-	pipes  []*os.File // our ends of stdout and stderr
-	life   *os.File   // our end of stdin: the process sees EOF when we are gone
+	ours   []*os.File // our ends of stdin, stdout and stderr: the process sees EOF when we are gone
 	relay  *io.PipeWriter
 	relayR *io.PipeReader
 	quiet  *io.PipeWriter // stderr as go-plugin sees it: empty, closed at the end
@@ -82,29 +81,17 @@ func (c *child) start() error {
 			_ = f.Close()
 		}
 	}()
-	pipe := func() (r, w *os.File, err error) {
-		r, w, err = os.Pipe()
+	for i := range 3 { // stdin, stdout and stderr
+		its, our, err := os.Pipe()
 		if err != nil {
-			return nil, nil, fmt.Errorf("pipe: %w", err)
+			return fmt.Errorf("pipe: %w", err)
 		}
-		return r, w, nil
+		if i > 0 {
+			its, our = our, its
+		}
+		theirs, c.ours = append(theirs, its), append(c.ours, our)
 	}
-	in, life, err := pipe()
-	if err != nil {
-		return err
-	}
-	theirs, c.life = append(theirs, in), life
-	stdout, w1, err := pipe()
-	if err != nil {
-		return err
-	}
-	theirs, c.pipes = append(theirs, w1), append(c.pipes, stdout)
-	stderr, w2, err := pipe()
-	if err != nil {
-		return err
-	}
-	theirs, c.pipes = append(theirs, w2), append(c.pipes, stderr)
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, w1, w2
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = theirs[0], theirs[1], theirs[2]
 
 	// The kernel kills the process when the thread that started it ends. So
 	// that thread stays with the process until its end.
@@ -112,7 +99,7 @@ func (c *child) start() error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := c.fork(stdout, stderr)
+		err := c.fork(c.ours[1], c.ours[2])
 		begun <- err
 		if err == nil {
 			c.wait()
@@ -172,7 +159,7 @@ func (c *child) wait() {
 	c.running = false
 	c.mu.Unlock()
 	// A process that left the group may still hold stdout or stderr.
-	for _, f := range c.pipes {
+	for _, f := range c.ours[1:] {
 		_ = f.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	}
 	c.pumps.Wait()
@@ -183,11 +170,8 @@ func (c *child) wait() {
 func (c *child) closeAll() {
 	_ = c.relay.Close()
 	_ = c.quiet.Close()
-	for _, f := range c.pipes {
+	for _, f := range c.ours {
 		_ = f.Close()
-	}
-	if c.life != nil {
-		_ = c.life.Close()
 	}
 }
 

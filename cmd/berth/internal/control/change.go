@@ -212,7 +212,10 @@ func (s *Server) set(q *Request, c *change) error {
 			}
 			setLimit(l, name, most)
 			said = append(said, fmt.Sprintf("%s from %s to %s", name, number(before), number(most)))
-			c.Set[name] = recorded(most)
+			c.Set[name] = -1
+			if most != nil {
+				c.Set[name] = *most
+			}
 		}
 		return nil
 	})
@@ -224,14 +227,6 @@ func (s *Server) set(q *Request, c *change) error {
 	return nil
 }
 
-// recorded is a limit as the journal has it.
-func recorded(most *float64) float64 {
-	if most == nil {
-		return -1
-	}
-	return *most
-}
-
 func number(most *float64) string {
 	if most == nil {
 		return "none"
@@ -241,22 +236,13 @@ func number(most *float64) string {
 
 // limitOf returns a limit by its name; nil: there is none.
 func limitOf(l *experiment.RunLimits, name string) *float64 {
-	whole := func(n *int64) *float64 {
-		if n == nil {
-			return nil
-		}
-		return new(float64(*n))
-	}
 	switch name {
 	case InFlight:
-		if l.InFlight == nil {
-			return nil
-		}
-		return new(float64(*l.InFlight))
+		return converted[float64](l.InFlight)
 	case Tokens:
-		return whole(l.Tokens)
+		return converted[float64](l.Tokens)
 	case Requests:
-		return whole(l.Requests)
+		return converted[float64](l.Requests)
 	default:
 		return l.CostUSD
 	}
@@ -264,21 +250,22 @@ func limitOf(l *experiment.RunLimits, name string) *float64 {
 
 // setLimit replaces a limit by its name.
 func setLimit(l *experiment.RunLimits, name string, most *float64) {
-	var whole *int64
-	if most != nil {
-		whole = new(int64(*most))
-	}
 	switch name {
 	case InFlight:
-		if whole != nil {
-			l.InFlight = new(int(*whole))
-		}
+		l.InFlight = cmp.Or(converted[int](most), l.InFlight)
 	case Tokens:
-		l.Tokens = whole
+		l.Tokens = converted[int64](most)
 	case Requests:
-		l.Requests = whole
-	case CostUSD:
-		l.CostUSD = most
+		l.Requests = converted[int64](most)
 	default:
+		l.CostUSD = most
 	}
+}
+
+// converted returns a number as another type; nil stays nil.
+func converted[To, From int | int64 | float64](n *From) *To {
+	if n == nil {
+		return nil
+	}
+	return new(To(*n))
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,29 +38,6 @@ func TestPolicy(t *testing.T) {
 	}
 	if p.heads[0].Get("X-Api-Key") != canaryKey || p.heads[0].Get("Authorization") != "" {
 		t.Errorf("headers %v", p.heads[0])
-	}
-}
-
-// A provider's tool is not forwarded because of an unusual spelling or place.
-func TestToolsOfTheProviderInDisguise(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ name, dialect, path, body, tool string }{
-		{"two spellings", "anthropic", "/v1/messages", `{"messages":[],"tools":[{"type":"web_search_20250305","TYPE":"custom","name":"web_search"}]}`, "web_search_"},
-		{"two spellings", "openai", "/v1/responses", `{"input":"x","tools":[{"type":"web_search","Type":"function"}]}`, "web_search"},
-		{"two spellings", "openai-chat", "/v1/chat/completions", `{"messages":[],"tools":[{"type":"openrouter:web","TYPE":"function"}]}`, "openrouter"},
-		{"a container", "openai", "/v1/responses", `{"input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","TYPE":"local"}}]}`, "container_auto"},
-		{"one that stands alone", "gemini", "/v1beta/models/m1:generateContent", `{"contents":[],"tools":{"google_search":{}}}`, "google_search"},
-		{"beside what is none", "gemini", "/v1beta/models/m1:generateContent", `{"contents":[],"tools":["x",{"googleSearch":{}}]}`, "googleSearch"},
-	} {
-		t.Run(tt.dialect+" "+tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := provide(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
-			b := start(t, p.model(tt.dialect))
-			b.ask(t.Context(), t, tt.path, tt.body)
-			if len(p.bodies) != 1 || strings.Contains(p.bodies[0], tt.tool) || len(b.Findings()) == 0 {
-				t.Errorf("sent %s, findings %v", p.bodies, b.Findings())
-			}
-		})
 	}
 }
 

@@ -275,7 +275,7 @@ func (c *Coordinator) tell(l Line) {
 	if c.usurper != nil {
 		return
 	}
-	if err := c.journal.add(l); err != nil {
+	if err := c.journal.Add(l); err != nil {
 		c.o.Say(err.Error())
 	}
 }
@@ -317,7 +317,7 @@ func (c *Coordinator) withdraw(w *waiting, why string) {
 	if w.by != "" || w.over {
 		return
 	}
-	if mine, err := c.claims.claim(w.name); err != nil || !mine {
+	if mine, err := c.claims.Claim(w.name); err != nil || !mine {
 		return // a pilot was faster: its journal will tell
 	}
 	r := c.unmade(w, record.Cancelled, why)
@@ -387,5 +387,5 @@ func (c *Coordinator) Close() error {
 	if c.usurper != nil {
 		return c.usurper
 	}
-	return c.journal.add(Line{Kind: CoordinatorEnded})
+	return c.journal.Add(Line{Kind: CoordinatorEnded})
 }

@@ -11,16 +11,20 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Claimer is for tests.
-type Claimer struct{ c *claimer }
+// The types and functions of the package that its tests use.
+type (
+	Claimer  = claimer
+	Journal  = journal
+	Follower = follower
+)
 
-// NewTestClaimer makes a claimer.
-func NewTestClaimer(root, file, holder string) Claimer {
-	return Claimer{newClaimer(root, file, holder)}
-}
-
-// Claim takes a lease.
-func (c Claimer) Claim(name string) (bool, error) { return c.c.claim(name) }
+var (
+	NewTestClaimer = newClaimer
+	NewTestJournal = createJournal
+	Put            = put
+	PlanDigest     = planDigest
+	ErrUndecided   = errUndecided
+)
 
 // SetLink replaces the call that takes a lease.
 func SetLink(t *testing.T, f func(from, to string) error) {
@@ -29,41 +33,14 @@ func SetLink(t *testing.T, f func(from, to string) error) {
 	t.Cleanup(func() { link = os.Link })
 }
 
-// Journal is for tests: a journal of a process that the test plays.
-type Journal struct{ j *journal }
-
-// NewTestJournal makes a journal.
-func NewTestJournal(file string, first Line) (Journal, error) {
-	j, err := createJournal(file, first)
-	return Journal{j}, err
-}
-
-// Add adds lines.
-func (j Journal) Add(lines ...Line) error { return j.j.add(lines...) }
-
-// Follower is for tests.
-type Follower struct{ f follower }
-
 // NewFollower follows a journal.
-func NewFollower(dir, name string) *Follower { return &Follower{follower{dir: dir, name: name}} }
-
-// Read reads what is new.
-func (f *Follower) Read(passed time.Duration) ([]Line, error) { return f.f.read(passed) }
-
-// Put gives new content a name.
-func Put(dir, name string, v any) error { return put(dir, name, v) }
+func NewFollower(dir, name string) *Follower { return &follower{dir: dir, name: name} }
 
 // SealAt is a line as a process with another clock writes it.
 func SealAt(l Line, seq int, at time.Time) ([]byte, error) {
 	l.Seq, l.Time = seq, at
 	return store.Seal(&l)
 }
-
-// ErrUndecided is for tests.
-var ErrUndecided = errUndecided
-
-// PlanDigest is for tests.
-var PlanDigest = planDigest
 
 // Keep keeps pilots alive until ctx ends, for a run whose pilots begin at once or
 // never. say gets what the user is told. It returns why it stopped the run; nil: it

@@ -156,10 +156,10 @@ func (c *claimer) own() (string, error) {
 // again later.
 var errUndecided = errors.New("the lease cannot be read yet")
 
-// claim takes the lease of an attempt, and reports whether this process has it.
+// Claim takes the lease of an attempt, and reports whether this process has it.
 // What is there decides, and not the answer to the link: the answer may be lost,
 // and the file server then reports our own link as taken.
-func (c *claimer) claim(name string) (bool, error) {
+func (c *claimer) Claim(name string) (bool, error) {
 	file, err := c.own()
 	if err != nil {
 		return false, fmt.Errorf("claim %s: %w", name, err)

@@ -35,7 +35,7 @@ func FuzzFiles(f *testing.F) {
 func follows(t *testing.T, dir string, b []byte, cut int) {
 	t.Helper()
 	whole := follower{dir: dir, name: "journal"}
-	lines, err := whole.read(unreadable)
+	lines, err := whole.Read(unreadable)
 	testlevel.Must(t, err)
 	last := 0
 	for _, l := range lines {
@@ -48,11 +48,11 @@ func follows(t *testing.T, dir string, b []byte, cut int) {
 		t.Fatal("it cannot be written")
 	}
 	parts := follower{dir: dir, name: "journal"}
-	first, err := parts.read(0)
+	first, err := parts.Read(0)
 	if err != nil || os.WriteFile(filepath.Join(dir, "journal"), b, 0o600) != nil {
 		t.Fatal(err)
 	}
-	rest, err := parts.read(unreadable)
+	rest, err := parts.Read(unreadable)
 	if err != nil || len(first)+len(rest) != len(lines) {
 		t.Errorf("%d lines of the whole journal, %d + %d of one that was cut at %d: %v", len(lines), len(first), len(rest), cut, err)
 	}

@@ -60,7 +60,7 @@ func race(t *testing.T, claim func(who int, name string) bool) (twice, never int
 func TestOneOfManyClaimersGetsAnAttempt(t *testing.T) {
 	t.Parallel()
 	dir := root(t)
-	claimers := make([]cluster.Claimer, 8)
+	claimers := make([]*cluster.Claimer, 8)
 	for i := range claimers {
 		name := "pilot-" + strconv.Itoa(i)
 		claimers[i] = cluster.NewTestClaimer(dir, filepath.Join(dir, "pilots", name), name)

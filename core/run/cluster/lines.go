@@ -136,11 +136,11 @@ func createJournal(file string, first Line) (*journal, error) {
 		return nil, err
 	}
 	j := &journal{file: file}
-	return j, j.add(first)
+	return j, j.Add(first)
 }
 
-// add appends lines.
-func (j *journal) add(lines ...Line) error {
+// Add appends lines.
+func (j *journal) Add(lines ...Line) error {
 	var all []byte
 	if j.torn { // begin a new line, so that only the incomplete one is lost
 		all = append(all, '\n')
@@ -191,8 +191,8 @@ type follower struct {
 // file system may show the length of a file before its content.
 const unreadable = 5 * time.Second
 
-// read returns the lines that are new. passed is the time since the last call.
-func (f *follower) read(passed time.Duration) (lines []Line, err error) {
+// Read returns the lines that are new. passed is the time since the last call.
+func (f *follower) Read(passed time.Duration) (lines []Line, err error) {
 	file, err := untrusted.Open(f.dir, f.name, maxJournal)
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (p *Pilot) InFlight() int { return p.o.Identity.InFlight }
 
 // Leave ends a pilot that did not work, and says why in its journal.
 func (p *Pilot) Leave(why string) error {
-	return errors.Join(p.giveUpToken(), p.journal.add(Line{Kind: PilotEnded, Why: why}))
+	return errors.Join(p.giveUpToken(), p.journal.Add(Line{Kind: PilotEnded, Why: why}))
 }
 
 // How long a pilot and a coordinator wait before they look again: soon after
@@ -172,7 +172,7 @@ func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
 		}
 	}
 	p.o.Say("ends: " + why)
-	return errors.Join(p.giveUpToken(), p.journal.add(Line{Kind: PilotEnded, Why: why}))
+	return errors.Join(p.giveUpToken(), p.journal.Add(Line{Kind: PilotEnded, Why: why}))
 }
 
 // done reports whether there is nothing more to do, and why.
@@ -212,7 +212,7 @@ func (p *Pilot) follow() error {
 		return nil
 	}
 	f := &follower{dir: p.root, name: fmt.Sprintf("%s/%d.jsonl", coordinatorsDir, latest)}
-	lines, err := f.read(0)
+	lines, err := f.Read(0)
 	if err == nil && (len(lines) == 0 || lines[0].Run == nil) {
 		err = errors.New("it has not said anything yet")
 	}
@@ -249,7 +249,7 @@ func (p *Pilot) relist() error {
 
 // read hears what the coordinator said, and reports whether that was anything.
 func (p *Pilot) read(passed time.Duration) (bool, error) {
-	lines, err := p.coordinator.read(passed)
+	lines, err := p.coordinator.Read(passed)
 	p.hear(lines)
 	return len(lines) > 0, err
 }
@@ -315,7 +315,7 @@ func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 		if !ok {
 			continue
 		}
-		mine, err := p.claims.claim(name)
+		mine, err := p.claims.Claim(name)
 		if errors.Is(err, errUndecided) {
 			leave()
 			continue // asked again in the next round
@@ -386,7 +386,7 @@ func (p *Pilot) doing() []Running {
 // with a later one.
 func (p *Pilot) say(l Line) {
 	p.unsaid = append(p.unsaid, l)
-	err := p.journal.add(p.unsaid...)
+	err := p.journal.Add(p.unsaid...)
 	if err == nil {
 		p.unsaid = nil
 	}

@@ -72,7 +72,7 @@ func Read(dir string) (*State, error) {
 // lines calls f for each line of a journal.
 func lines(root, name string, f func(Line)) error {
 	for journal := (&follower{dir: root, name: name, anyone: true}); ; {
-		ls, err := journal.read(unreadable)
+		ls, err := journal.Read(unreadable)
 		if err != nil || len(ls) == 0 {
 			return err
 		}

@@ -113,7 +113,7 @@ func (c *Coordinator) hear(passed time.Duration, before bool) (news bool) {
 		if p.ended {
 			continue
 		}
-		lines, err := p.journal.read(passed)
+		lines, err := p.journal.Read(passed)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && p.silent == 0 {
 			c.say("pilot %s: %v", p.id, err)
 		}
@@ -272,7 +272,7 @@ func (c *Coordinator) refused(w *waiting, p *pilot, why string) {
 	if w.by != "" {
 		return
 	}
-	if mine, err := c.claims.claim(w.name); err != nil || !mine {
+	if mine, err := c.claims.Claim(w.name); err != nil || !mine {
 		return
 	}
 	r := c.unmade(w, record.Preempted, fmt.Sprintf("pilot %s refused the job: %s", p.id, why))

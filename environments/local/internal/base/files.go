@@ -168,3 +168,20 @@ func keepSetID(original fs.FileInfo, to string) error {
 	}
 	return os.Chmod(to, copied.Mode()|bits)
 }
+
+// WriteWhole writes a file that is either complete or does not exist, even if we are
+// killed. It is not synced to disk. What it leaves then begins with "new-".
+func WriteWhole(name string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(name), "new-")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}

@@ -7,7 +7,6 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,25 +41,19 @@ type Parent struct {
 // Find returns the nearest group around this process below which it may make
 // groups with at least one of the controllers, or nil if there is none.
 func Find() *Parent {
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
+	own, err1 := os.ReadFile("/proc/self/cgroup")
+	mounts, err2 := os.ReadFile("/proc/self/mountinfo")
+	if err1 != nil || err2 != nil {
 		return nil
 	}
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
 	path, at, top := "", "", ""
 	for line := range strings.Lines(string(own)) {
 		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
 			path = p
 		}
 	}
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		before, after, _ := strings.Cut(s.Text(), " - ")
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
 		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
 			top, at = fields[3], fields[4]
 		}

@@ -1,7 +1,6 @@
 package ids
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -126,14 +125,9 @@ type span struct{ first, count int }
 // spans returns all lines of a file of subordinate ids that which accepts. It
 // skips a line that cannot be read, as newuidmap does.
 func spans(file string, which func(name string) bool) (all []span, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		p := strings.Split(strings.TrimSpace(s.Text()), ":")
+	text, err := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		p := strings.Split(strings.TrimSpace(line), ":")
 		if len(p) != 3 || !which(p[0]) {
 			continue
 		}
@@ -143,7 +137,7 @@ func spans(file string, which func(name string) bool) (all []span, err error) {
 			all = append(all, span{first, count})
 		}
 	}
-	return all, s.Err()
+	return all, err
 }
 
 // mine returns a line with enough ids for a sandbox that names the user uid, by

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -199,16 +198,6 @@ func because(why string) string {
 // hasUser says whether file, which is like /etc/passwd, has name. A group is
 // looked up the same way by COPY --chown, and most users have one of their name.
 func hasUser(file, name string) (bool, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if user, _, _ := strings.Cut(s.Text(), ":"); user == name {
-			return true, nil
-		}
-	}
-	return false, s.Err()
+	text, err := os.ReadFile(file)
+	return slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool { return strings.HasPrefix(line, name+":") }), err
 }

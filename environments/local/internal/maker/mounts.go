@@ -1,7 +1,6 @@
 package maker
 
 import (
-	"bufio"
 	"os"
 	"path"
 	"path/filepath"
@@ -97,16 +96,10 @@ func look(name string) (folder, shown bool) {
 // mountPoints returns the paths on which something is mounted, in the order of
 // the mounts, each once.
 func mountPoints(file string) (points []string, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+	text, err := os.ReadFile(file)
 	seen := map[string]bool{}
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		fields := strings.Fields(s.Text())
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
 		if len(fields) < 5 {
 			continue
 		}
@@ -117,5 +110,5 @@ func mountPoints(file string) (points []string, err error) {
 		seen[p] = true
 		points = append(points, p)
 	}
-	return points, s.Err()
+	return points, err
 }

@@ -64,22 +64,8 @@ func (m *Maker) write(r *record) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := whole(recordPath(state, r.ID), data); err != nil {
+	if err := base.WriteWhole(recordPath(state, r.ID), data); err != nil { // after a crash of the machine the sandbox is gone too
 		return fmt.Errorf("write record: %w", err)
-	}
-	return nil
-}
-
-// whole writes a file that is either complete or does not exist, even if we are
-// killed. It is not synced to disk, because after a crash of the machine the sandbox
-// is gone too. sweep removes files with the name that it has before.
-func whole(name string, data []byte) error {
-	tmp := strings.TrimSuffix(name, ".json") + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, name); err != nil {
-		return errors.Join(err, os.Remove(tmp))
 	}
 	return nil
 }

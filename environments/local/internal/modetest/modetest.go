@@ -276,14 +276,8 @@ func becomeUser() error {
 
 // asUser continues as the user.
 func asUser(env []string) error {
-	for _, step := range []func() error{
-		func() error { return syscall.Setgroups(nil) },
-		func() error { return syscall.Setgid(User) },
-		func() error { return syscall.Setuid(User) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(User), syscall.Setuid(User)); err != nil {
+		return err
 	}
 	return syscall.Exec("/proc/self/exe", os.Args, env)
 }

@@ -133,14 +133,3 @@ func closingQuote(s string) int {
 	}
 	return -1
 }
-
-// quote returns s as a JSON string, without HTML escapes.
-func quote(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil { // cannot happen for a string
-		return strconv.Quote(s)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}

@@ -137,7 +137,7 @@ func newField(sf reflect.StructField, name string, above []reflect.Type) (f Fiel
 	if text, ok := sf.Tag.Lookup("default"); ok {
 		f.Default = json.RawMessage(text)
 		if f.Type == String || f.Type == Duration {
-			f.Default = json.RawMessage(quote(text))
+			f.Default, _ = json.Marshal(text) //nolint:errchkjson // a text
 		}
 		if !json.Valid(f.Default) {
 			return f, fmt.Errorf("default %q is not JSON", text)

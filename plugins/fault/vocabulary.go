@@ -49,10 +49,7 @@ func (v *Vocabulary) Encode(err error) error {
 		err = errors.Join(err, ErrBadConfig)
 	}
 	if r := v.find(err); r != nil {
-		s, detailed := status.New(r.code, text).WithDetails(&errdetails.ErrorInfo{Reason: r.name, Domain: domain})
-		if detailed != nil { // always true: the code is not OK and the detail is a message
-			return status.Error(r.code, text)
-		}
+		s, _ := status.New(r.code, text).WithDetails(&errdetails.ErrorInfo{Reason: r.name, Domain: domain}) // it fails for OK only
 		return s.Err()
 	}
 	switch {

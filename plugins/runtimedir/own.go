@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -36,42 +37,43 @@ func Make(dir string) error {
 	return owned(dir)
 }
 
+// folder looks at dir, and returns why it is not a folder of one of these users.
+func folder(dir string, look func(string) (fs.FileInfo, error), owners ...int) (fs.FileMode, error) {
+	info, err := look(dir)
+	switch {
+	case err != nil:
+		return 0, err
+	case !info.IsDir():
+		return 0, fmt.Errorf("%s is not a folder", dir)
+	case !slices.Contains(owners, owner(info)):
+		return 0, fmt.Errorf("%s belongs to user %d", dir, owner(info))
+	}
+	return info.Mode(), nil
+}
+
 // owned returns why dir is not a folder of ours that only we can enter.
 func owned(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
+	mode, err := folder(dir, os.Lstat, os.Geteuid())
+	if err == nil && mode.Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s is open to others (mode %#o): chmod 700 %s", dir, mode.Perm(), dir)
 	}
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a folder", dir)
-	case owner(info) != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d", dir, owner(info))
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s is open to others (mode %#o): chmod 700 %s", dir, info.Mode().Perm(), dir)
-	}
-	return nil
+	return err
 }
 
 // Ours returns why dir is not a folder of ours in which only we can create or
 // rename files. Other users may read it.
 func Ours(dir string) error {
-	info, err := os.Stat(dir)
-	switch {
-	case !filepath.IsAbs(dir):
+	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("%q is not an absolute path", dir)
+	}
+	mode, err := folder(dir, os.Stat, os.Geteuid())
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s is not there", dir)
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a folder", dir)
-	case owner(info) != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d", dir, owner(info))
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written to by others (mode %#o)", dir, info.Mode().Perm())
+	case err == nil && mode.Perm()&0o022 != 0:
+		return fmt.Errorf("%s can be written to by others (mode %#o)", dir, mode.Perm())
 	}
-	return nil
+	return err
 }
 
 // nobody is the owner of files whose owner has no id in our user namespace,
@@ -81,19 +83,11 @@ const nobody = 65534
 // safe returns why other users could replace what we create in dir. They may be
 // able to write to dir only if it is sticky.
 func safe(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
+	mode, err := folder(dir, os.Stat, os.Geteuid(), 0, nobody)
+	if err == nil && mode.Perm()&0o022 != 0 && mode&os.ModeSticky == 0 {
+		err = fmt.Errorf("%s can be written to by others and is not sticky", dir)
 	}
-	switch uid := owner(info); {
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a folder", dir)
-	case uid != os.Geteuid() && uid != 0 && uid != nobody:
-		return fmt.Errorf("%s belongs to user %d", dir, uid)
-	case info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("%s can be written to by others and is not sticky", dir)
-	}
-	return nil
+	return err
 }
 
 func owner(info fs.FileInfo) int {

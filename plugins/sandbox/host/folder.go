@@ -64,28 +64,30 @@ func NewFolder(path, sandboxd string) (_ *Folder, err error) {
 	if err = place(sandboxd, filepath.Join(path, binaryName)); err != nil {
 		return nil, err
 	}
-	if f.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}); err != nil {
+	if f.listener, err = listen(socket); err != nil {
 		return nil, err
 	}
-	if err = errors.Join(os.Chmod(socket, 0o666), os.Chmod(path, 0o711)); err != nil { // independent of the umask
-		return nil, err
+	return f, os.Chmod(path, 0o711) // independent of the umask
+}
+
+// listen listens on a socket that every user id can connect to: the sandbox's ids differ
+// from ours.
+func listen(socket string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err == nil {
+		if err = os.Chmod(socket, 0o666); err != nil { //nolint:gosec // as above
+			err = errors.Join(err, l.Close())
+		}
 	}
-	return f, nil
+	if err != nil {
+		return nil, fmt.Errorf("control folder: %w", err)
+	}
+	return l, nil
 }
 
 // Again listens once more in a folder whose socket Connect has removed, for a
 // test that nothing in the sandbox connects a second time.
-func (f *Folder) Again() (*net.UnixListener, error) {
-	socket := filepath.Join(f.Path, socketName)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("control folder %q: %w", f.Path, err)
-	}
-	if err = os.Chmod(socket, 0o666); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
+func (f *Folder) Again() (*net.UnixListener, error) { return listen(filepath.Join(f.Path, socketName)) }
 
 // checkParent refuses a place where the folder would be open to others, or
 // where sandboxd could not be executed.

@@ -45,13 +45,9 @@ func (n *Network) Join(control string, address netip.Prefix) (*Joining, error) {
 	if err := os.WriteFile(filepath.Join(control, filepath.Base(link.AddressFile)), []byte(address.String()), 0o444); err != nil { //nolint:gosec // the sandbox's ids differ from ours
 		return nil, fmt.Errorf("control folder: %w", err)
 	}
-	socket := filepath.Join(control, filepath.Base(link.Socket))
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	l, err := listen(filepath.Join(control, filepath.Base(link.Socket)))
 	if err != nil {
-		return nil, fmt.Errorf("control folder: %w", err)
-	}
-	if err = os.Chmod(socket, 0o666); err != nil { //nolint:gosec // the sandbox's ids differ from ours
-		return nil, errors.Join(err, l.Close())
+		return nil, err
 	}
 	n.mu.Lock()
 	n.listeners = append(n.listeners, l)

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-eval/berth/plugins/fault"
@@ -230,16 +232,8 @@ func (s *Sandbox) Close() error {
 	s.end()
 	err := errors.Join(s.conn.Close(), s.giver.Close())
 	s.workers.Wait()
-	if err != nil && !errors.Is(err, net.ErrClosed) && status(err) == nil {
+	if err != nil && !errors.Is(err, net.ErrClosed) && status.Code(err) != codes.Canceled { // a ClientConn closed twice
 		return fmt.Errorf("close sandbox: %w", err)
-	}
-	return nil
-}
-
-// status is nil unless err is a gRPC status: a ClientConn closed twice says so.
-func status(err error) error {
-	if grpcErr := fault.Sandbox.Decode(err); errors.Is(grpcErr, context.Canceled) {
-		return grpcErr
 	}
 	return nil
 }

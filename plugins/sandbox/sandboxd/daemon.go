@@ -65,10 +65,10 @@ type daemon struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	expected map[stream.ID]*attachment // announced by Attach, not connected yet
-	commands map[*command]struct{}     // running ones, of sessions and services
-	services []*service                // in the order of their first start
-	frozen   *freeze                   // nil if not frozen
+	expected map[stream.ID]*shell  // announced by Attach, not connected yet
+	commands map[*command]struct{} // running ones, of sessions and services
+	services []*service            // in the order of their first start
+	frozen   *freeze               // nil if not frozen
 	turn     turn
 
 	// past maps kernel sessions of ended commands to the sessions that started
@@ -178,7 +178,7 @@ func newDaemon() (*daemon, error) {
 	}
 	d := &daemon{
 		over:     make(chan error, 1),
-		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
+		sessions: map[string]*session{}, expected: map[stream.ID]*shell{},
 		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
 		born: born(), made: changes.Made("/"), turn: turn{uids: map[uint32]bool{}},
 	}

@@ -16,10 +16,10 @@ import (
 func TestAConnectionThatComesDuringDetachIsCut(t *testing.T) {
 	t.Parallel()
 	s := &session{id: "agent", conns: map[*connection]struct{}{}, known: map[string]*command{}}
-	d := &daemon{sessions: map[string]*session{s.id: s}, expected: map[stream.ID]*attachment{}}
+	d := &daemon{sessions: map[string]*session{s.id: s}, expected: map[stream.ID]*shell{}}
 	for range 2000 {
 		id := stream.NewID()
-		d.expected[id] = &attachment{session: s}
+		d.expected[id] = &shell{d: d, conn: newConnection(s)}
 		theirs, ours := net.Pipe()
 		var both sync.WaitGroup
 		begun := make(chan struct{})

@@ -77,7 +77,10 @@ func (d *daemon) run(s *service) error {
 	if err != nil {
 		return err
 	}
-	c := &command{service: s.name, started: make(chan struct{})}
+	c := &command{
+		service: s.name, started: make(chan struct{}), done: make(chan struct{}),
+		stdout: s.output, stderr: ring.New(0), stdin: &pipe.Input{},
+	}
 	// Both outputs go into one pipe.
 	files := fds.Files()
 	files[2] = files[1]
@@ -85,17 +88,11 @@ func (d *daemon) run(s *service) error {
 		fds.Close()
 		return err
 	}
-	out := &pipe.Output{File: fds.Take(1, "service")}
+	go d.tend(c, &pipe.Output{File: fds.Take(1, "service")}, nil)
 	fds.Close()
 	d.mu.Lock()
 	s.command = c
 	d.mu.Unlock()
-	go out.Copy(func(b []byte) error { _, err := s.output.Write(b); return err })
-	go func() {
-		<-c.process.Ended
-		out.End()
-		d.ended(c)
-	}()
 	return nil
 }
 

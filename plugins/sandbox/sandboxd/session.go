@@ -35,12 +35,6 @@ type session struct {
 	refused string // why the first program that could not be started failed
 }
 
-// attachment is a connection that an Attach announced.
-type attachment struct {
-	session  *session
-	defaults defaults
-}
-
 // defaults apply to a session's commands unless a command sets its own.
 type defaults struct {
 	user string
@@ -62,6 +56,10 @@ type connection struct {
 	mu    sync.Mutex
 	cut   bool
 	calls map[context.Context]bool // of each Exec that runs; true: the connection ended before the call did
+}
+
+func newConnection(s *session) *connection {
+	return &connection{s: s, ended: make(chan struct{}), leave: make(chan struct{}), calls: map[context.Context]bool{}}
 }
 
 // maxSessions is more than the core makes in an attempt.
@@ -93,31 +91,32 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 		s = &session{id: q.GetSession(), ours: q.GetGrading(), conns: map[*connection]struct{}{}, known: map[string]*command{}}
 		d.sessions[s.id] = s
 	}
-	d.expected[id] = &attachment{session: s, defaults: def}
+	d.expected[id] = &shell{d: d, defaults: def, conn: newConnection(s)}
 	return &pb.AttachReply{}, nil
 }
 
 // attach serves a connection from the core.
 func (d *daemon) attach(id stream.ID, c net.Conn) {
 	d.mu.Lock() // held until Detach finds the connection in its session
-	a := d.expected[id]
+	h := d.expected[id]
 	delete(d.expected, id)
-	if a == nil {
+	if h == nil {
 		d.mu.Unlock()
 		_ = c.Close()
 		return
 	}
-	conn := &connection{Conn: c, s: a.session, server: stream.NewServer(), ended: make(chan struct{}), leave: make(chan struct{}), calls: map[context.Context]bool{}}
-	pb.RegisterSandboxShellServer(conn.server, &shell{d: d, conn: conn, defaults: a.defaults})
-	a.session.mu.Lock()
-	a.session.conns[conn] = struct{}{}
-	a.session.mu.Unlock()
+	conn, s := h.conn, h.conn.s
+	conn.Conn, conn.server = c, stream.NewServer()
+	pb.RegisterSandboxShellServer(conn.server, h)
+	s.mu.Lock()
+	s.conns[conn] = struct{}{}
+	s.mu.Unlock()
 	d.mu.Unlock()
 	go func() {
 		stream.Serve(conn.server, conn)
-		a.session.mu.Lock()
-		delete(a.session.conns, conn)
-		a.session.mu.Unlock()
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
 		close(conn.ended)
 	}()
 }
@@ -134,8 +133,8 @@ const (
 func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachReply, error) {
 	c.d.mu.Lock()
 	s := c.d.sessions[q.GetSession()]
-	for id, a := range c.d.expected {
-		if a.session == s {
+	for id, h := range c.d.expected {
+		if h.conn.s == s {
 			delete(c.d.expected, id)
 		}
 	}

@@ -45,7 +45,7 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 		if failed != nil {
 			return nil, failed
 		}
-		s.add(killed)
+		s.reply.Killed = add(s.reply.Killed, killed...)
 	}
 	// Processes of a terminal may just have died, so read the table again.
 	if t, err = table(); err != nil {
@@ -61,7 +61,7 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 		if err = stopped(one); err != nil {
 			return nil, err
 		}
-		s.reply.Stopped = appendProcess(s.reply.Stopped, s.seen[int64(one.process.PID)])
+		s.reply.Stopped = add(s.reply.Stopped, s.seen[int64(one.process.PID)])
 	}
 	if err = s.kill(idle); err != nil {
 		return nil, err
@@ -90,32 +90,27 @@ func (s *settling) kill(commands []*command) error {
 		}
 		one.killed.Store(true)
 		_ = s.d.reap.Signal(one.process, syscall.SIGKILL, false)
-		s.reply.Killed = appendProcess(s.reply.Killed, s.seen[int64(one.process.PID)])
+		s.reply.Killed = add(s.reply.Killed, s.seen[int64(one.process.PID)])
 	}
 	for _, one := range commands {
-		if err := died(one); err != nil {
-			return err
+		select {
+		case <-one.process.Ended:
+		case <-time.After(killTime):
+			return fmt.Errorf("%w: process %d does not die", fault.ErrTimeout, one.process.PID)
 		}
 	}
 	return nil
 }
 
-// add reports killed processes, each one once.
-func (s *settling) add(killed []*pb.Process) {
-	for _, p := range killed {
-		if !slices.ContainsFunc(s.reply.GetKilled(), func(q *pb.Process) bool {
-			return q.GetPid() == p.GetPid() && q.GetStarted() == p.GetStarted()
-		}) {
-			s.reply.Killed = append(s.reply.Killed, p)
+// add adds processes to a list, each one once. nil is one that began after the table
+// was read.
+func add(list []*pb.Process, more ...*pb.Process) []*pb.Process {
+	for _, p := range more {
+		if p != nil && !slices.ContainsFunc(list, func(q *pb.Process) bool { return q.GetPid() == p.GetPid() && q.GetStarted() == p.GetStarted() }) {
+			list = append(list, p)
 		}
 	}
-}
-
-func appendProcess(list []*pb.Process, p *pb.Process) []*pb.Process {
-	if p == nil {
-		return list // the process began after the table was read
-	}
-	return append(list, p)
+	return list
 }
 
 // running lists the running commands and terminals of some sessions, or of all.
@@ -133,16 +128,6 @@ func (d *daemon) running(sessions []string) (executions, terminals []*command) {
 		}
 	}
 	return executions, terminals
-}
-
-// died waits until a killed command has ended.
-func died(c *command) error {
-	select {
-	case <-c.process.Ended:
-		return nil
-	case <-time.After(killTime):
-		return fmt.Errorf("%w: process %d does not die", fault.ErrTimeout, c.process.PID)
-	}
 }
 
 // ended waits until the processes that are ending now have ended, and what they

@@ -37,24 +37,24 @@ type Places struct {
 func (p Places) Cache(name string) bool {
 	folder := path.Base(name) == pythonCache
 	return (folder || path.Base(path.Dir(name)) == pythonCache && strings.HasSuffix(name, ".pyc")) &&
-		slices.ContainsFunc(p.Python, func(dir string) bool { return holds(dir, name) })
+		slices.ContainsFunc(p.Python, func(dir string) bool { return Holds(dir, name) })
 }
 
 const pythonCache = "__pycache__"
 
 // Has reports whether a name is the system's.
 func (p Places) Has(name string) bool {
-	in := func(dir string) bool { return holds(dir, name) }
+	in := func(dir string) bool { return Holds(dir, name) }
 	return slices.ContainsFunc(p.Roots, in) && !slices.ContainsFunc(p.Work, in)
 }
 
 // Above reports whether a file of the system may lie at or below a name.
 func (p Places) Above(name string) bool {
-	return slices.ContainsFunc(p.Roots, func(root string) bool { return holds(name, root) })
+	return slices.ContainsFunc(p.Roots, func(root string) bool { return Holds(name, root) })
 }
 
-// holds reports whether a file is a folder, or lies in it.
-func holds(folder, name string) bool {
+// Holds reports whether a file is a folder, or lies in it.
+func Holds(folder, name string) bool {
 	return folder == "/" || name == folder || strings.HasPrefix(name, folder+"/")
 }
 
@@ -149,7 +149,7 @@ func (p *finder) variable(name, value string) {
 		}
 	case slices.Contains(moduleFolders, name):
 		for dir := range strings.SplitSeq(value, ":") {
-			if dir = p.in(dir); !holds(p.dir, dir) {
+			if dir = p.in(dir); !Holds(p.dir, dir) {
 				p.folder(dir)
 			}
 		}
@@ -185,7 +185,7 @@ func (p *finder) in(name string) string {
 
 // folder adds a folder, unless the task works in it.
 func (p *finder) folder(dir string) bool {
-	if holds(dir, p.dir) {
+	if Holds(dir, p.dir) {
 		return false
 	}
 	p.add(dir)

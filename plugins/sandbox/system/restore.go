@@ -113,7 +113,7 @@ func (r *restorer) entry(h *tar.Header, in io.Reader) error {
 // aside reports whether a link leads into a folder that no link may lead into, or a
 // file stands where such a folder is.
 func (r *restorer) aside(h *tar.Header) bool {
-	if slices.ContainsFunc(r.q.Aside, func(dir string) bool { return holds(h.Name, path.Clean(dir)) }) {
+	if slices.ContainsFunc(r.q.Aside, func(dir string) bool { return Holds(h.Name, path.Clean(dir)) }) {
 		return true
 	}
 	return h.Typeflag == tar.TypeSymlink && leads(h.Name, h.Linkname, r.q.Aside)
@@ -124,7 +124,7 @@ func leads(name, target string, folders []string) bool {
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(name), target)
 	}
-	return slices.ContainsFunc(folders, func(dir string) bool { return holds(path.Clean(dir), path.Clean(target)) })
+	return slices.ContainsFunc(folders, func(dir string) bool { return Holds(path.Clean(dir), path.Clean(target)) })
 }
 
 // setAside removes links that were made since the sandbox was made and lead into folders.

@@ -135,7 +135,7 @@ func (l *List) entry(dir int, folder, base string, depth int) error {
 // image's: it has Python's modules, or is above them. A cache that Python writes there
 // is not a change, and must not hide that a name was removed.
 func (l *List) named(folder string) bool {
-	return slices.ContainsFunc(l.places.Python, func(dir string) bool { return holds(folder, dir) || holds(dir, folder) })
+	return slices.ContainsFunc(l.places.Python, func(dir string) bool { return system.Holds(folder, dir) || system.Holds(dir, folder) })
 }
 
 func (l *List) folder(open *os.File, name string, depth int) error {
@@ -167,7 +167,7 @@ func (l *List) mounted() error {
 			continue
 		}
 		at := unescaped.Replace(words[4])
-		if slices.ContainsFunc(l.places.Roots, func(root string) bool { return holds(at, root) || holds(root, at) }) {
+		if slices.ContainsFunc(l.places.Roots, func(root string) bool { return system.Holds(at, root) || system.Holds(root, at) }) {
 			options, _, _ := strings.Cut(words[5], ",") // rw or ro
 			l.mounts[strings.Join([]string{at, words[2], words[3], options}, "\x00")] = true
 		}
@@ -177,11 +177,6 @@ func (l *List) mounted() error {
 
 // unescaped undoes what the kernel does to names in its list of mounts.
 var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// holds reports whether a file is a folder, or lies in it.
-func holds(folder, name string) bool {
-	return folder == "/" || name == folder || strings.HasPrefix(name, folder+"/")
-}
 
 // Compare returns the names of what was added, changed or removed between two lists
 // of the same places, sorted. The content of a folder that was added or removed is

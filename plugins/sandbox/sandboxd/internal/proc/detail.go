@@ -84,12 +84,7 @@ func identity(dir string, buf []byte) (id ids, same bool) {
 // four reads the four numbers of a line of /proc/<pid>/status. The name of the
 // process comes before these lines, and the kernel escapes newlines in it.
 func four(status []byte, key string) (v [4]uint32, ok bool) {
-	_, line, found := bytes.Cut(status, []byte(key))
-	if !found {
-		return v, false
-	}
-	line, _, _ = bytes.Cut(line, []byte("\n"))
-	f := bytes.Fields(line)
+	f := bytes.Fields(lineOf(status, key))
 	if len(f) != len(v) {
 		return v, false
 	}
@@ -101,6 +96,13 @@ func four(status []byte, key string) (v [4]uint32, ok bool) {
 		v[i] = uint32(n)
 	}
 	return v, true
+}
+
+// lineOf returns what follows a key on its line; nil: there is none.
+func lineOf(status []byte, key string) []byte {
+	_, line, _ := bytes.Cut(status, []byte(key))
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	return line
 }
 
 // as runs f on a thread whose ids for file access are set to id.
@@ -203,10 +205,8 @@ func (p Process) Switches() (map[int]uint64, error) {
 // line into it, since the kernel escapes its name.
 func switches(status []byte) (n uint64, ok bool) {
 	for _, key := range []string{"\nvoluntary_ctxt_switches:", "\nnonvoluntary_ctxt_switches:"} {
-		_, line, found := bytes.Cut(status, []byte(key))
-		line, _, _ = bytes.Cut(line, []byte("\n"))
-		one, isNumber := number(bytes.TrimSpace(line))
-		if !found || !isNumber {
+		one, isNumber := number(bytes.TrimSpace(lineOf(status, key)))
+		if !isNumber {
 			return 0, false
 		}
 		n += one

@@ -110,23 +110,22 @@ func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*
 
 // NewSession returns the surface of a session behind conn.
 func NewSession(conn grpc.ClientConnInterface) Session {
-	return sessionClient{environmentpb.NewSurfaceClient(conn)}
+	return sessionClient{surfaceClient{rpc: environmentpb.NewSurfaceClient(conn)}}
 }
 
-type sessionClient struct{ rpc environmentpb.SurfaceClient }
+// sessionClient is the client of a surface that has no name and no id.
+type sessionClient struct{ surface surfaceClient }
 
 func (c sessionClient) Actions(ctx context.Context) (Offer, error) {
-	return wire.Reply[Offer](c.rpc.Actions(ctx, &environmentpb.ActionsRequest{}))
+	return wire.Reply[Offer](c.surface.rpc.Actions(ctx, &environmentpb.ActionsRequest{}))
 }
 
 func (c sessionClient) Observe(ctx context.Context, want []string) (Observation, error) {
-	reply, err := c.rpc.Observe(ctx, &environmentpb.ObserveRequest{Want: want})
-	return wire.Reply[Observation](reply.GetObservation(), err)
+	return c.surface.Observe(ctx, "", want)
 }
 
 func (c sessionClient) Act(ctx context.Context, call Call, want []string) (Step, error) {
-	reply, err := c.rpc.Act(ctx, wire.Encode(&environmentpb.ActRequest{Want: want}, call))
-	return wire.Reply[Step](reply.GetStep(), err)
+	return c.surface.Act(ctx, "", call, want)
 }
 
 // newSurfaceClient returns the surface of a plugin, for the core.

@@ -126,14 +126,18 @@ func (f Finder) choices() []func() (string, error) {
 		}
 	}
 	all = append(all, f.state)
-	temps := f.Temp
-	if t := f.Getenv("TMPDIR"); filepath.IsAbs(t) {
-		temps = append([]string{t}, temps...)
-	}
-	for _, shared := range temps {
+	for _, shared := range f.temps(f.Temp...) {
 		all = append(all, func() (string, error) { return f.own(shared, true) })
 	}
 	return all
+}
+
+// temps returns $TMPDIR, if it is set, and these folders.
+func (f Finder) temps(shared ...string) []string {
+	if t := f.Getenv("TMPDIR"); filepath.IsAbs(t) {
+		return append([]string{t}, shared...)
+	}
+	return shared
 }
 
 // Session returns $XDG_RUNTIME_DIR if it belongs to this user. After su it
@@ -194,11 +198,7 @@ func (f Finder) Lasting() (string, error) {
 // data that is too large for memory. It is empty if there is none. Its path may
 // be long.
 func (f Finder) Disk() string {
-	temps := []string{"/var/tmp"}
-	if t := f.Getenv("TMPDIR"); filepath.IsAbs(t) {
-		temps = append([]string{t}, temps...)
-	}
-	for _, shared := range temps {
+	for _, shared := range f.temps("/var/tmp") {
 		if dir, err := f.own(shared, false); err == nil {
 			if InMemory(dir) {
 				return ""

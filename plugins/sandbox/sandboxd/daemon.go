@@ -92,34 +92,37 @@ func Main(args []string) error {
 	if len(args) > 1 && args[1] == system.Word {
 		return system.Inside(args[2:], os.Stdin, os.Stdout)
 	}
+	onStream := len(args) > 1 && args[1] == StreamArgument
 	var err error
-	if !Serves(args) {
-		path := Path
-		if len(args) > 1 && args[1] == StreamArgument { // in this mode there may be no /berth
-			if path, err = os.Executable(); err != nil {
-				return fmt.Errorf("sandboxd: %w", err)
-			}
-		}
-		if len(args) > 0 {
-			args = args[1:]
-		}
-		if err = link.Open(); err != nil {
-			return fmt.Errorf("sandboxd: network of the containers: %w", err)
-		}
-		return become.Become(path, args...)
-	}
-	if len(args) > 1 && args[1] == StreamArgument {
+	switch {
+	case !Serves(args):
+		err = becomeServer(args, onStream)
+	case onStream:
 		var c io.ReadWriteCloser
 		if c, err = standardStream(); err == nil {
 			err = RunStream(c)
 		}
-	} else {
+	default:
 		err = Run(Socket)
 	}
 	if err != nil {
 		return fmt.Errorf("sandboxd: %w", err)
 	}
 	return nil
+}
+
+// becomeServer is the first half: it executes the second one.
+func becomeServer(args []string, onStream bool) (err error) {
+	path := Path
+	if onStream { // there may be no /berth
+		if path, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	if err = link.Open(); err != nil {
+		return fmt.Errorf("network of the containers: %w", err)
+	}
+	return become.Become(path, args[min(1, len(args)):]...)
 }
 
 // Run dials the core at socket twice and serves until the core is gone or the
@@ -143,10 +146,8 @@ func Run(socket string) error {
 		return err
 	}
 	closeStandardFiles()
-	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
-	go d.take(stream.NewTaker(supply))
 	go d.serveControl(control)
-	return d.wait()
+	return d.serve(stream.NewTaker(supply))
 }
 
 // RunStream is Run on one byte stream. The core opens all connections on it.
@@ -159,9 +160,7 @@ func RunStream(c io.ReadWriteCloser) error {
 	if err != nil {
 		return err
 	}
-	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
-	go d.take(taker)
-	return d.wait()
+	return d.serve(taker)
 }
 
 var (
@@ -182,6 +181,7 @@ func newDaemon() (*daemon, error) {
 		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
 		born: born(), made: changes.Made("/"), turn: turn{uids: map[uint32]bool{}},
 	}
+	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
 	d.reap, d.own, d.findings = pid1.Settle(without)
 	_ = pipe.Null() // opened before the sandbox can replace /dev/null
 	return d, nil
@@ -195,8 +195,9 @@ func (d *daemon) stop(why error) {
 	}
 }
 
-// wait returns at the end. It is not an error if the core is gone.
-func (d *daemon) wait() error {
+// serve takes connections and returns at the end. It is not an error if the core is gone.
+func (d *daemon) serve(from stream.Taker) error {
+	go d.take(from)
 	if err := <-d.over; !errors.Is(err, errCore) {
 		return err
 	}

@@ -178,12 +178,7 @@ func channel() (ours *net.UnixConn, theirs *os.File, err error) {
 		_ = unix.Close(fds[1])
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		_ = unix.Close(fds[1])
-		return nil, nil, errors.Join(errors.New("socketpair: not a Unix socket"), c.Close())
-	}
-	return u, os.NewFile(uintptr(fds[1]), "channel"), nil
+	return c.(*net.UnixConn), os.NewFile(uintptr(fds[1]), "channel"), nil //nolint:forcetypeassert // of a Unix socket
 }
 
 func closeAll(fds []int) {

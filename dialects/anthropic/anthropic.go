@@ -83,13 +83,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 
 // Edit implements dialect.Dialect.
 func (Dialect) Edit(c *dialect.Call, body *dialect.Object, e dialect.Edit) error {
-	if e.Model != "" {
-		body.SetString("model", e.Model)
-	}
-	if len(e.Parameters) > 0 && c.Kind == dialect.Generate {
-		return body.Merge(e.Parameters)
-	}
-	return nil
+	return wire.Edit(body, e, c.Kind == dialect.Generate)
 }
 
 // Fleeting implements dialect.Dialect.

@@ -167,11 +167,7 @@ func (Dialect) Counted(tokens int64) []byte {
 }
 
 // Listed implements dialect.Dialect.
-func (Dialect) Listed(names []string) []byte { return Listed(names) }
-
-// Listed returns the list of models in the format of all of the provider's
-// APIs.
-func Listed(names []string) []byte {
+func (Dialect) Listed(names []string) []byte {
 	data := []object{}
 	for _, n := range names {
 		data = append(data, object{"id": n, "object": "model", "created": 0, "owned_by": "gateway"})

@@ -74,13 +74,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 
 // Edit implements dialect.Dialect.
 func (Dialect) Edit(c *dialect.Call, body *dialect.Object, e dialect.Edit) error {
-	if e.Model != "" {
-		body.SetString("model", e.Model)
-	}
-	if len(e.Parameters) > 0 && c.Path == "/responses" {
-		return body.Merge(e.Parameters)
-	}
-	return nil
+	return wire.Edit(body, e, c.Path == "/responses")
 }
 
 // Fleeting implements dialect.Dialect.
@@ -99,9 +93,6 @@ func (Dialect) Hide(dialect.Event) bool { return false }
 // KeepAlive implements dialect.Dialect.
 func (Dialect) KeepAlive() []byte { return []byte(": waiting\n\n") }
 
-// Failure implements dialect.Dialect.
-func (Dialect) Failure(f dialect.Failure) dialect.Response { return Failure(f) }
-
 // Late implements dialect.Dialect.
 func (Dialect) Late(f dialect.Failure) []byte {
 	return wire.SSE("error", object{"type": "error", "code": failures[f.Kind].code, "message": f.Message, "param": nil, "sequence_number": 0})
@@ -118,9 +109,8 @@ var failures = map[dialect.FailureKind]struct{ word, code string }{
 	dialect.Unreachable: {"server_error", "server_error"},
 }
 
-// Failure makes an answer of the gateway in the error format that the
-// provider's APIs share.
-func Failure(f dialect.Failure) dialect.Response {
+// Failure implements dialect.Dialect.
+func (Dialect) Failure(f dialect.Failure) dialect.Response {
 	w := failures[f.Kind]
 	return wire.Failed(f, object{"error": object{"message": f.Message, "type": w.word, "param": nil, "code": w.code}})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
-	"github.com/berth-eval/berth/dialects/openai"
 	"github.com/berth-eval/berth/dialects/scripted"
 	"github.com/berth-eval/berth/plugins/dialect"
 )
@@ -108,10 +107,3 @@ func (Dialect) Stream(s scripted.Speech) [][]byte {
 	chunk([]object{}, usageOf(s.Usage))
 	return append(out, []byte("data: [DONE]\n\n"))
 }
-
-// Counted implements scripted.Voice; the dialect has no request that counts
-// tokens.
-func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"input_tokens": tokens}) }
-
-// Listed implements dialect.Dialect.
-func (Dialect) Listed(names []string) []byte { return openai.Listed(names) }

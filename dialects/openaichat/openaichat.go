@@ -17,17 +17,12 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Dialect implements dialect.Dialect.
-type Dialect struct{}
+// Dialect implements dialect.Dialect. What it does not say itself is as in the
+// Responses API.
+type Dialect struct{ openai.Dialect }
 
 // Name implements dialect.Dialect.
 func (Dialect) Name() model.Dialect { return model.DialectOpenAIChat }
-
-// Base implements dialect.Dialect.
-func (Dialect) Base() string { return "https://api.openai.com/v1" }
-
-// Variables implements dialect.Dialect.
-func (Dialect) Variables() dialect.Variables { return openai.Dialect{}.Variables() }
 
 // Call implements dialect.Dialect.
 func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
@@ -40,12 +35,6 @@ func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 		return dialect.Call{}, false
 	}
 }
-
-// Token implements dialect.Dialect.
-func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
-
-// Authorize implements dialect.Dialect.
-func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
 
 // Facts implements dialect.Dialect.
 func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error) {
@@ -66,18 +55,10 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 
 // Edit implements dialect.Dialect.
 func (Dialect) Edit(_ *dialect.Call, body *dialect.Object, e dialect.Edit) error {
-	if e.Model != "" {
-		body.SetString("model", e.Model)
+	if err := wire.Edit(body, e, true); err != nil || !e.AskUsage {
+		return err
 	}
-	if len(e.Parameters) > 0 {
-		if err := body.Merge(e.Parameters); err != nil {
-			return err
-		}
-	}
-	if e.AskUsage {
-		return body.Merge(json.RawMessage(`{"stream_options":{"include_usage":true}}`))
-	}
-	return nil
+	return body.Merge(json.RawMessage(`{"stream_options":{"include_usage":true}}`))
 }
 
 func asksUsage(body *dialect.Object) bool {
@@ -86,16 +67,6 @@ func asksUsage(body *dialect.Object) bool {
 	}
 	body.Into("stream_options", &o)
 	return o.Include
-}
-
-// Fleeting implements dialect.Dialect.
-func (Dialect) Fleeting() []string {
-	return []string{"metadata", "prompt_cache_key", "safety_identifier", "user"}
-}
-
-// Rates implements dialect.Dialect.
-func (Dialect) Rates() map[string][]string {
-	return map[string][]string{"service_tier": {"auto", "default", "flex"}}
 }
 
 // Hide implements dialect.Dialect: a chunk with usage and without choices
@@ -109,15 +80,9 @@ func (Dialect) Hide(e dialect.Event) bool {
 		!bytes.Equal(d.Usage, []byte("null"))
 }
 
-// KeepAlive implements dialect.Dialect.
-func (Dialect) KeepAlive() []byte { return []byte(": waiting\n\n") }
-
-// Failure implements dialect.Dialect.
-func (Dialect) Failure(f dialect.Failure) dialect.Response { return openai.Failure(f) }
-
 // Late implements dialect.Dialect.
-func (Dialect) Late(f dialect.Failure) []byte {
-	return append(append([]byte("data: "), openai.Failure(f).Body...), '\n', '\n')
+func (d Dialect) Late(f dialect.Failure) []byte {
+	return append(append([]byte("data: "), d.Failure(f).Body...), '\n', '\n')
 }
 
 // Smallest implements dialect.Dialect.

@@ -74,6 +74,17 @@ func DropTools(body *dialect.Object, drop func(json.RawMessage) bool) {
 	}
 }
 
+// Edit sets the model of a request, and merges the parameters over it if they apply.
+func Edit(body *dialect.Object, e dialect.Edit, apply bool) error {
+	if e.Model != "" {
+		body.SetString("model", e.Model)
+	}
+	if len(e.Parameters) == 0 || !apply {
+		return nil
+	}
+	return body.Merge(e.Parameters)
+}
+
 // SetBearer makes key the only key of a request; an empty key removes all.
 func SetBearer(r *http.Request, key string) {
 	r.Header.Del("Authorization")

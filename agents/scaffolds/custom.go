@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
@@ -194,22 +196,22 @@ func (e *customEvents) Line(line []byte) {
 		e.lines = e.lines[max(0, len(e.lines)-maxLines):]
 		return
 	}
-	var root any
-	if json.Unmarshal(line, &root) != nil {
+	if !json.Valid(line) {
 		return
 	}
+	root := gjson.ParseBytes(line)
 	for i := range e.c.Events {
 		v := &e.c.Events[i]
 		if !fits(root, v.When) {
 			continue
 		}
-		elements := []any{root}
+		elements := []gjson.Result{root}
 		if v.Each != "" {
-			elements, _ = at(root, v.Each).([]any)
+			elements = at(root, v.Each).Array()
 		}
 		for _, element := range elements {
 			if fits(element, v.Where) {
-				e.read(v, textAt(root, v.ID), element)
+				e.read(v, at(root, v.ID).String(), element)
 			}
 		}
 	}
@@ -218,8 +220,8 @@ func (e *customEvents) Line(line []byte) {
 // maxLines is how many lines at the end of a text become the message.
 const maxLines = 2000
 
-func (e *customEvents) read(v *customEvent, id string, at any) {
-	text := textAt(at, v.Text)
+func (e *customEvents) read(v *customEvent, id string, from gjson.Result) {
+	text, call := at(from, v.Text).String(), at(from, v.Call).String()
 	switch v.Kind {
 	case "session":
 		e.book.Session = text
@@ -228,11 +230,11 @@ func (e *customEvents) read(v *customEvent, id string, at any) {
 	case "think":
 		e.book.Think(id, text)
 	case "call":
-		e.book.Call(id, textAt(at, v.Call), textAt(at, v.Name), rawAt(at, v.Arguments))
+		e.book.Call(id, call, at(from, v.Name).String(), json.RawMessage(at(from, v.Arguments).Raw))
 	case "result":
-		e.book.Result(textAt(at, v.Call), text, v.Failed != "" && textAt(at, v.Failed) == "true")
+		e.book.Result(call, text, at(from, v.Failed).String() == "true")
 	case "usage":
-		e.book.Used(agent.Claim{Input: total(at, v.Input), Cached: total(at, v.Cached), Output: total(at, v.Output)})
+		e.book.Used(agent.Claim{Input: total(from, v.Input), Cached: total(from, v.Cached), Output: total(from, v.Output)})
 	case "done":
 		e.end.Message, e.end.Open = text, ""
 	case "failed":
@@ -249,73 +251,35 @@ func (e *customEvents) End(x cli.Exit) (agent.Yield, error) {
 	return e.book.Judge(x, e.end)
 }
 
-// at returns the value at a path, or nil.
-func at(v any, path string) any {
+// at returns the value at a path: names and numbers with dots between.
+func at(v gjson.Result, path string) gjson.Result {
 	if path == "" {
-		return nil
+		return gjson.Result{}
 	}
-	for part := range strings.SplitSeq(path, ".") {
-		switch is := v.(type) {
-		case map[string]any:
-			v = is[part]
-		case []any:
-			n, err := strconv.Atoi(part)
-			if err != nil || n < 0 || n >= len(is) {
-				return nil
-			}
-			v = is[n]
-		default:
-			return nil
-		}
+	parts := strings.Split(path, ".")
+	for i, p := range parts {
+		parts[i] = gjson.Escape(p)
 	}
-	return v
-}
-
-// textAt returns a value as text: a text unchanged, any other value as JSON.
-func textAt(v any, path string) string {
-	switch is := at(v, path).(type) {
-	case nil:
-		return ""
-	case string:
-		return is
-	default:
-		b, err := json.Marshal(is)
-		if err != nil {
-			return ""
-		}
-		return string(b)
-	}
-}
-
-func rawAt(v any, path string) json.RawMessage {
-	is := at(v, path)
-	if is == nil {
-		return nil
-	}
-	b, err := json.Marshal(is)
-	if err != nil {
-		return nil
-	}
-	return b
+	return v.Get(strings.Join(parts, "."))
 }
 
 // total adds the numbers at paths. It is nil if there are none.
-func total(v any, paths []string) (sum *int64) {
+func total(v gjson.Result, paths []string) (sum *int64) {
 	for _, p := range paths {
-		if n, ok := at(v, p).(float64); ok {
+		if n := at(v, p); n.Type == gjson.Number {
 			if sum == nil {
 				sum = new(int64)
 			}
-			*sum += int64(n)
+			*sum += n.Int()
 		}
 	}
 	return sum
 }
 
 // fits reports whether v has the wanted values at their paths.
-func fits(v any, want map[string]string) bool {
+func fits(v gjson.Result, want map[string]string) bool {
 	for path, value := range want {
-		is := textAt(v, path)
+		is := at(v, path).String()
 		if value == "*" && is == "" || value != "*" && is != value {
 			return false
 		}

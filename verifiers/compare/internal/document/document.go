@@ -179,48 +179,10 @@ const shown = 80
 // Show returns the beginning of a value as JSON, for a difference.
 func Show(v any) string {
 	var b strings.Builder
-	show(&b, v)
-	return diff.Short(b.String(), shown)
-}
-
-// show writes a value until there is more than is shown.
-func show(b *strings.Builder, v any) {
-	switch v := v.(type) {
-	case Object:
-		b.WriteByte('{')
-		for i, k := range Keys(v) {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if b.Len() > shown {
-				return
-			}
-			show(b, k)
-			b.WriteByte(':')
-			show(b, v[k])
-		}
-		b.WriteByte('}')
-	case List:
-		b.WriteByte('[')
-		for i, e := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if b.Len() > shown {
-				return
-			}
-			show(b, e)
-		}
-		b.WriteByte(']')
-	case string:
-		b.WriteString(strconv.Quote(diff.Short(v, shown)))
-	case json.Number:
-		b.WriteString(diff.Short(v.String(), shown))
-	case nil:
-		b.WriteString("null")
-	default:
-		fmt.Fprint(b, v)
-	}
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // what was decoded can be encoded
+	return diff.Short(strings.TrimSuffix(b.String(), "\n"), shown)
 }
 
 // Keys returns the sorted keys of an object.

@@ -35,9 +35,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 			Path: "command_timeout", Summary: "command_timeout is too short", Detail: fmt.Sprintf("Got %s. Write at least \"1s\".", c.CommandTimeout),
 		})
 	}
-	if c.MaxTokens < 0 {
-		ps = append(ps, config.Problem{Path: "max_tokens", Summary: "max_tokens is negative", Detail: fmt.Sprintf("Got %d. Write 0 or more.", c.MaxTokens)})
-	}
+	ps = append(ps, config.NotNegative("max_tokens", c.MaxTokens)...)
 	return append(ps, chat.TemperatureProblems("temperature", c.Temperature)...)
 }
 

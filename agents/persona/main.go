@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -27,10 +26,7 @@ type Config struct {
 // Validate implements config.Validator.
 func (c *Config) Validate() []config.Problem {
 	ps := append(config.InBraces.Problems("prompt", c.Prompt, false, "task", "policy"), chat.TemperatureProblems("temperature", c.Temperature)...)
-	if c.MaxMessages < 0 {
-		ps = append(ps, config.Problem{Path: "max_messages", Summary: "max_messages is negative", Detail: fmt.Sprintf("Got %d. Write 0 or more.", c.MaxMessages)})
-	}
-	return ps
+	return append(ps, config.NotNegative("max_messages", c.MaxMessages)...)
 }
 
 func main() {

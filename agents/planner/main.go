@@ -59,18 +59,12 @@ func (c *Config) Validate() (ps []config.Problem) {
 	default:
 		add("format", "No such format of replies", "Got %q. Write list, word or blocks.", c.Format)
 	}
-	if c.AM < 1 || c.AM > 1000 {
-		add("am", "Number of pairs is out of range", "Got %d. Write a number from 1 to 1000.", c.AM)
-	}
+	ps = append(ps, config.Range("am", c.AM, 1, 1000)...)
 	if c.OM < 0 || c.OM > c.AM {
 		add("om", "Number of pictures is out of range", "Got %d. Write a number from 0 to am, which is %d.", c.OM, c.AM)
 	}
-	if c.MaxLoop < 1 || c.MaxLoop > 100_000 {
-		add("max_loop", "Number of steps is out of range", "Got %d. Write a number from 1 to 100000.", c.MaxLoop)
-	}
-	if c.MaxTokens < 0 {
-		add("max_tokens", "Number of tokens is negative", "Got %d. Write a number from 0 on.", c.MaxTokens)
-	}
+	ps = append(ps, config.Range("max_loop", c.MaxLoop, 1, 100_000)...)
+	ps = append(ps, config.NotNegative("max_tokens", c.MaxTokens)...)
 	if c.Temperature != unset && (c.Temperature < 0 || c.Temperature > 2) {
 		add("temperature", "Temperature is out of range", "Got %g. Write a number from 0 to 2, or -1.", c.Temperature)
 	}

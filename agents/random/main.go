@@ -27,12 +27,7 @@ type Config struct {
 }
 
 // Validate implements config.Validator.
-func (c *Config) Validate() []config.Problem {
-	if c.Actions < 0 || c.Actions > 100_000 {
-		return []config.Problem{{Path: "actions", Summary: "actions is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 0 to 100000.", c.Actions)}}
-	}
-	return nil
-}
+func (c *Config) Validate() []config.Problem { return config.Range("actions", c.Actions, 0, 100_000) }
 
 func main() {
 	plugins.Serve(plugins.Agent(plugins.Info{

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model/chat"
 )
@@ -25,10 +23,6 @@ const (
 
 // Validate implements config.Validator.
 func (c *Config) Validate() (ps []config.Problem) {
-	for path, n := range map[config.Path]int64{"max_turns": c.MaxTurns, "max_tokens": c.MaxTokens} {
-		if n < 0 {
-			ps = append(ps, config.Problem{Path: path, Summary: fmt.Sprintf("%s is negative", path), Detail: fmt.Sprintf("Got %d. Write 0 or more.", n)})
-		}
-	}
+	ps = append(config.NotNegative("max_turns", c.MaxTurns), config.NotNegative("max_tokens", c.MaxTokens)...)
 	return append(ps, chat.TemperatureProblems("temperature", c.Temperature)...)
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/loop"
@@ -33,10 +32,7 @@ const (
 // Validate implements config.Validator.
 func (c *Config) Validate() []config.Problem {
 	ps := append(config.InBraces.Problems("prompt", c.Prompt, false, "actions", "steps"), chat.TemperatureProblems("temperature", c.Temperature)...)
-	if c.Memory < 1 || c.Memory > 100 {
-		ps = append(ps, config.Problem{Path: "memory", Summary: "memory is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to 100.", c.Memory)})
-	}
-	return ps
+	return append(ps, config.Range("memory", c.Memory, 1, 100)...)
 }
 
 func main() {

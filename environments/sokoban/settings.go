@@ -40,14 +40,8 @@ func check(of plugins.Settings) []config.Problem {
 }
 
 // Validate implements config.Validator.
-func (s *settings) Validate() (ps []config.Problem) {
-	if s.Boxes < 0 || s.Boxes > maxBoxes {
-		ps = append(ps, config.Problem{Path: "num_boxes", Summary: "Number of boxes is out of range", Detail: fmt.Sprintf("Got %d. Write 0, or the number of boxes.", s.Boxes)})
-	}
-	if s.Most < 1 || s.Most > maxMoves {
-		ps = append(ps, config.Problem{Path: "max_steps", Summary: "Number of steps is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to %d.", s.Most, maxMoves)})
-	}
-	return ps
+func (s *settings) Validate() []config.Problem {
+	return append(config.Range("num_boxes", s.Boxes, 0, maxBoxes), config.Range("max_steps", s.Most, 1, maxMoves)...)
 }
 
 // problems returns what is wrong in a configuration and the task's settings.

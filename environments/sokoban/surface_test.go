@@ -136,8 +136,8 @@ func TestBadLevelsAndSettingsAreRefused(t *testing.T) {
 		{"#####/#@@.#/#####", "", "", "second player"},
 		{"####/#@ #/####", "", "", "no box"},
 		{"", "", "", "no player"},
-		{vector, `{"max_steps":0}`, "", "max_steps: Number of steps is out of range: Got 0"},
-		{vector, `{"num_boxes":-1}`, "", "num_boxes: Number of boxes is out of range: Got -1"},
+		{vector, `{"max_steps":0}`, "", "max_steps: Number is out of range: Got 0"},
+		{vector, `{"num_boxes":-1}`, "", "num_boxes: Number is out of range: Got -1"},
 		{vector, "", `{"size":20}`, "The size 20"},
 	} {
 		n, err := newSurface().Needs(context.Background(), environment.SurfaceRequest{Level: tt.level, Settings: json.RawMessage(tt.settings), Config: json.RawMessage(tt.config)})

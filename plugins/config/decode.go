@@ -86,6 +86,22 @@ func (p Problem) String() string {
 	return s
 }
 
+// Range returns a problem unless a number is from least to most.
+func Range[N int | int64 | float64](at Path, v, least, most N) []Problem {
+	if v >= least && v <= most {
+		return nil
+	}
+	return []Problem{{at, "Number is out of range", fmt.Sprintf("Got %v. Write a number from %v to %v.", v, least, most)}}
+}
+
+// NotNegative returns a problem if a number is below 0.
+func NotNegative[N int | int64 | float64](at Path, v N) []Problem {
+	if v >= 0 {
+		return nil
+	}
+	return []Problem{{at, "Number is negative", fmt.Sprintf("Got %v. Write a number from 0 on.", v)}}
+}
+
 // Problems are the problems of one configuration, as an error.
 type Problems []Problem
 

@@ -50,34 +50,25 @@ type CircuitConfig struct {
 // Validate implements config.Validator.
 func (c *FieldsConfig) Validate() (ps []config.Problem) {
 	if c.RelativeTolerance != nil {
-		ps = notNegative(ps, "relative_tolerance", *c.RelativeTolerance)
+		ps = config.NotNegative("relative_tolerance", *c.RelativeTolerance)
 	}
 	for key, t := range c.ToleranceFields {
-		ps = notNegative(ps, config.Path("tolerance_fields").Key(key), t)
+		ps = append(ps, config.NotNegative(config.Path("tolerance_fields").Key(key), t)...)
 	}
 	return ps
 }
 
 // Validate implements config.Validator.
-func (c *TimelineConfig) Validate() (ps []config.Problem) {
-	return notNegative(ps, "time_ms", c.TimeMs)
+func (c *TimelineConfig) Validate() []config.Problem { return config.NotNegative("time_ms", c.TimeMs) }
+
+// Validate implements config.Validator.
+func (c *SceneConfig) Validate() []config.Problem {
+	return config.NotNegative("tolerance", c.Tolerance)
 }
 
 // Validate implements config.Validator.
-func (c *SceneConfig) Validate() (ps []config.Problem) {
-	return notNegative(ps, "tolerance", c.Tolerance)
-}
-
-// Validate implements config.Validator.
-func (c *CircuitConfig) Validate() (ps []config.Problem) {
-	return notNegative(ps, "relative_tolerance", c.RelativeTolerance)
-}
-
-func notNegative(ps []config.Problem, path config.Path, value float64) []config.Problem {
-	if value >= 0 {
-		return ps
-	}
-	return append(ps, config.Problem{Path: path, Summary: "A tolerance is negative", Detail: fmt.Sprintf("Got %g. Write a number from 0 on.", value)})
+func (c *CircuitConfig) Validate() []config.Problem {
+	return config.NotNegative("relative_tolerance", c.RelativeTolerance)
 }
 
 // read reads the settings of the task, and of the experiment over them. Both are

@@ -7,7 +7,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
@@ -40,13 +39,9 @@ type Config struct {
 // Validate implements config.Validator.
 func (c *Config) Validate() (ps []config.Problem) {
 	for path, v := range map[string]float64{"bound": c.Bound, "scale": c.Scale, "offset": c.Offset} {
-		if math.IsNaN(v) || math.Abs(v) > largest {
-			ps = append(ps, config.Problem{Path: config.Path(path), Summary: "Number is out of range", Detail: fmt.Sprintf("Got %g. Write a number from -1e12 to 1e12.", v)})
-		}
+		ps = append(ps, config.Range(config.Path(path), v, -largest, largest)...)
 	}
-	if c.From < 0 {
-		ps = append(ps, config.Problem{Path: config.Path("from"), Summary: "Number is negative", Detail: fmt.Sprintf("Got %d. Write a number from 0 on.", c.From)})
-	}
+	ps = append(ps, config.NotNegative("from", c.From)...)
 	if !(c.IfeAt > 0 && c.IfeAt <= 1) {
 		ps = append(ps, config.Problem{Path: config.Path("ife_at"), Summary: "Share is out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 1.", c.IfeAt)})
 	}

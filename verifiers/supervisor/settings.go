@@ -36,10 +36,10 @@ type ResultConfig struct {
 
 // Validate implements config.Validator.
 func (c *ResultConfig) Validate() []config.Problem {
-	if c.Threshold == nil || (*c.Threshold >= 0 && *c.Threshold <= 1) {
+	if c.Threshold == nil {
 		return nil
 	}
-	return []config.Problem{{Path: "threshold", Summary: "threshold is out of range", Detail: fmt.Sprintf("Got %g. Write a number from 0 to 1.", *c.Threshold)}}
+	return config.Range("threshold", *c.Threshold, 0, 1)
 }
 
 // said is what a task says.

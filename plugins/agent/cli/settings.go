@@ -60,9 +60,7 @@ var instead = map[Knob]string{
 
 // Validate implements config.Validator.
 func (s *Settings) Validate() (ps []config.Problem) {
-	if s.MaxTurns < 0 {
-		ps = append(ps, config.Problem{Path: "max_turns", Summary: "max_turns is negative", Detail: fmt.Sprintf("Got %d. Write 0 or more.", s.MaxTurns)})
-	}
+	ps = config.NotNegative("max_turns", s.MaxTurns)
 	for _, name := range slices.Sorted(maps.Keys(s.MCP)) {
 		if m := s.MCP[name]; (len(m.Command) == 0) == (m.URL == "") {
 			ps = append(ps, config.Problem{

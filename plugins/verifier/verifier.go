@@ -167,6 +167,9 @@ type Score struct {
 	Lower bool     `json:"lower_is_better,omitempty"`
 }
 
+// Share returns a score from 0 to 1.
+func Share(value float64) Score { return Score{Value: value, Min: new(0.0), Max: new(1.0)} }
+
 // maxScore is the largest score: the sums and squares in the tables of a run with a
 // million of them are still finite.
 const maxScore = 1e100

@@ -49,6 +49,14 @@ func (r *Request) Lines(name string, each func(line []byte)) error {
 	return nil
 }
 
+// AnyLines is Lines for a record that may be absent, and has no lines then.
+func (r *Request) AnyLines(name string, each func(line []byte)) error {
+	if err := r.Lines(name, each); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // DecodeSettings reads the settings of the task, and the configuration of the
 // experiment over them, into a struct with config tags.
 func (r *Request) DecodeSettings(into any) error {

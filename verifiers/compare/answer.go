@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -105,14 +103,10 @@ func argument(raw json.RawMessage) string {
 // lines calls each with the lines of a record that belong to the stage. A record
 // that is not there has none.
 func lines(r *verifier.Request, name string, each func(*said)) error {
-	err := r.Lines(name, func(line []byte) {
+	return r.AnyLines(name, func(line []byte) {
 		var s said
 		if json.Unmarshal(line, &s) == nil && (s.Stage == "" || r.Stage == "" || s.Stage == r.Stage) {
 			each(&s)
 		}
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -86,9 +86,8 @@ func (c comparator[C]) Verify(ctx context.Context, r verifier.Request, _ func(st
 	case err != nil:
 		return v, err
 	}
-	least, most := 0.0, 1.0
 	v = verifier.Judge(o.score >= 1, o.diffs.String())
-	v.Scores = map[string]verifier.Score{scoreName: {Value: o.score, Min: &least, Max: &most}}
+	v.Scores = map[string]verifier.Score{scoreName: verifier.Share(o.score)}
 	return v, nil
 }
 

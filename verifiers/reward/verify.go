@@ -59,10 +59,8 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 	if err = r.Lines("attempt/surface.jsonl", func(line []byte) { s.surface(line, r.Stage) }); errors.Is(err, fs.ErrNotExist) {
 		return v, fmt.Errorf("attempt/surface.jsonl: %w: the task has no surface, or it was never opened", verifier.ErrArtifactMissing)
 	}
-	if err == nil {
-		if err = r.Lines("attempt/steps.jsonl", func(line []byte) { s.step(line, r.Stage) }); errors.Is(err, fs.ErrNotExist) {
-			err = nil // an agent without steps
-		}
+	if err == nil { // an agent may have no steps
+		err = r.AnyLines("attempt/steps.jsonl", func(line []byte) { s.step(line, r.Stage) })
 	}
 	if err == nil {
 		err = errors.Join(s.bad, ctx.Err())

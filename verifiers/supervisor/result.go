@@ -45,15 +45,13 @@ func (loopResult) Verify(_ context.Context, r verifier.Request, _ func(string)) 
 		return v, errors.New("there is no judgement of the verifier supervisor: loop-result makes the result out of its rounds")
 	}
 	res := loop.Result()
-	least, most, passed := 0.0, 1.0, 0.0
+	passed := 0.0
 	if res.Passed {
 		passed = 1
 	}
 	v = verifier.Judge(res.Passed, fmt.Sprintf("%s after %d rounds: the best score is %.4g, %.4g is needed", res.Status, len(loop.Rounds), res.Final, s.Threshold))
 	v.Scores = map[string]verifier.Score{
-		"passed":      {Value: passed, Min: &least, Max: &most},
-		"final_score": {Value: res.Final, Min: &least, Max: &most},
-		"last_score":  {Value: res.Last, Min: &least, Max: &most},
+		"passed": verifier.Share(passed), "final_score": verifier.Share(res.Final), "last_score": verifier.Share(res.Last),
 	}
 	v.Labels = map[string]string{"status": string(res.Status)}
 	return v, nil

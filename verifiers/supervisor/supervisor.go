@@ -87,13 +87,12 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 
 // verdict writes a judgement as a verdict.
 func verdict(j *rules.Judgement, gate rules.Gate, result rules.GateResult, handoffScore bool) verifier.Verdict {
-	least, most := 0.0, 1.0
 	turn := "incomplete"
 	if gate == rules.Complete {
 		turn = "complete"
 	}
 	v := verifier.Verdict{
-		Decision: j.Verdict, Scores: map[string]verifier.Score{scoreName: {Value: j.Score, Min: &least, Max: &most}},
+		Decision: j.Verdict, Scores: map[string]verifier.Score{scoreName: verifier.Share(j.Score)},
 		Handoff: j.Handoff(handoffScore), Rationale: j.Rationale,
 		Labels: map[string]string{
 			labelVerdict: string(j.Verdict), labelState: string(j.State), labelConfidence: string(j.Confidence), labelTurn: turn, labelGate: string(result),

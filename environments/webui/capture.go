@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // captured is what was captured of a page: a state after it was loaded, and one
@@ -81,7 +82,7 @@ func (o *open) elements(ctx context.Context, files fs.FS, digests bool) (c captu
 		}
 		if failed != nil {
 			text = "{}"
-			s.Failed = cut(page.Failure(failed), maxFailure)
+			s.Failed = output.First(page.Failure(failed), maxFailure)
 		}
 		joined, broken := join(s, text)
 		c.States = append(c.States, joined)

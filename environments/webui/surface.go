@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/environments/internal/surfaces"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -163,7 +164,7 @@ func (o *open) Act(ctx context.Context, call environment.Call, want []string) (s
 	case call.Name == actRefresh:
 		err = o.look(ctx)
 	default:
-		step.Error = fmt.Sprintf("ValueError: there is no action %q", cut(call.Name, 200))
+		step.Error = fmt.Sprintf("ValueError: there is no action %q", output.First(call.Name, 200))
 	}
 	if err == nil {
 		step.Observation, err = o.Observe(ctx, want)
@@ -195,14 +196,14 @@ func (o *open) look(ctx context.Context) error {
 	err := o.visit(ctx, written{o.files, o.rest}, func(ctx context.Context, b *page.Browser, n int, failed error) error {
 		what, kind := "The page after it was loaded", kindPage
 		if n > 0 {
-			what, kind = fmt.Sprintf("The page after action %d, %s", n, cut(o.task.Actions[n-1].Name, 200)), fmt.Sprintf(kindAction, n)
+			what, kind = fmt.Sprintf("The page after action %d, %s", n, output.First(o.task.Actions[n-1].Name, 200)), fmt.Sprintf(kindAction, n)
 		}
 		var f environment.Frame
 		if failed == nil {
 			f, failed = picture(ctx, b, total)
 		}
 		if failed != nil {
-			fmt.Fprintf(&text, "%s: there is no picture. %s\n", what, cut(page.Failure(failed), maxFailure))
+			fmt.Fprintf(&text, "%s: there is no picture. %s\n", what, output.First(page.Failure(failed), maxFailure))
 			return nil
 		}
 		total += len(f.Data)
@@ -271,6 +272,3 @@ func (o *open) Observe(_ context.Context, want []string) (out environment.Observ
 func (o *open) Close(context.Context) error {
 	return errors.Join(o.shell.Close(), o.root.Close())
 }
-
-// cut shortens a text to at most n bytes.
-func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

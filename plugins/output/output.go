@@ -183,3 +183,12 @@ func Middle(s string, limit int) string {
 	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
 	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
 }
+
+// First shortens s to at most limit bytes, in whole characters, and a mark. It replaces
+// invalid UTF-8.
+func First(s string, limit int) string {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}

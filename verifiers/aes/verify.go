@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/aes/internal/similarity"
@@ -69,13 +69,13 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 			log("the details are not kept: " + err.Error())
 		}
 	}
-	least, most := 0.0, 1.0
-	score := func(value float64) verifier.Score { return verifier.Score{Value: value, Min: &least, Max: &most} }
 	v = verifier.Verdict{Decision: verifier.Scored, Rationale: rationale(got), Checkpoints: checkpoints(got)}
-	v.Scores = map[string]verifier.Score{scoreAES: score(got.AES), scoreStrict: score(got.Strict)}
+	v.Scores = map[string]verifier.Score{scoreAES: verifier.Share(got.AES), scoreStrict: verifier.Share(got.Strict)}
 	lost := got.Lost
 	for cause, value := range map[string]float64{"par": lost.Par, "ren": lost.Ren, "act": lost.Act, "mat": lost.Mat, "attr": lost.Attr} {
-		v.Scores[scoreLost+cause] = verifier.Score{Value: min(1, value), Min: &least, Max: &most, Lower: true}
+		score := verifier.Share(min(1, value))
+		score.Lower = true
+		v.Scores[scoreLost+cause] = score
 	}
 	if c.Series {
 		err = series(&r, v.Scores)
@@ -87,7 +87,7 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 func series(r *verifier.Request, scores map[string]verifier.Score) error {
 	var stages []string
 	values := map[string]verifier.Score{}
-	err := r.Lines(fileVerdicts, func(line []byte) {
+	err := r.AnyLines(fileVerdicts, func(line []byte) {
 		var v verifier.Verdict
 		if json.Unmarshal(line, &v) != nil || v.Stage == r.Stage {
 			return
@@ -99,7 +99,7 @@ func series(r *verifier.Request, scores map[string]verifier.Score) error {
 			values[v.Stage] = s
 		}
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // before the first verdict there is no file
+	if err != nil {
 		return err
 	}
 	values[r.Stage] = scores[scoreAES]
@@ -143,11 +143,11 @@ func checkpoints(r *similarity.Result) (all []verifier.Checkpoint) {
 	for i, s := range r.States {
 		c := verifier.Checkpoint{Name: "load", Passed: s.AES >= 1 || len(s.Elements) == 0, Weight: s.Weight, Note: fmt.Sprintf("%.4f", s.AES)}
 		if i > 0 {
-			c.Name = fmt.Sprintf("action %d: %s", i, cut(s.Action, 100))
+			c.Name = fmt.Sprintf("action %d: %s", i, output.First(s.Action, 100))
 		}
 		switch {
 		case s.Failed != "":
-			c.Passed, c.Note = false, cut(s.Failed, 300)
+			c.Passed, c.Note = false, output.First(s.Failed, 300)
 		case len(s.Elements) == 0:
 			c.Note = "no element counts"
 		}
@@ -207,5 +207,3 @@ func differs(e *similarity.Pair) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -96,7 +97,7 @@ func (judge) Verify(ctx context.Context, r verifier.Request, log func(string)) (
 		for _, n := range notes {
 			log(n)
 		}
-		v.Findings = []verifier.Finding{{Code: leftOut, Severity: verifier.Note, Text: cut(strings.Join(notes, "; "), maxSaid)}}
+		v.Findings = []verifier.Finding{{Code: leftOut, Severity: verifier.Note, Text: output.First(strings.Join(notes, "; "), maxSaid)}}
 	}
 	if rec.unseen > 0 {
 		v.Findings = append(v.Findings, verifier.Finding{
@@ -190,7 +191,7 @@ func (w *work) changes(ctx context.Context, looked []pair) (events []event, note
 			state, line.Reply = said.State, &said
 			events = append(events, event{Step: p.after.Step, Actions: brief(p.after.Actions), Significance: math.Round(100*p.Significance) / 100, change: said})
 		case ctx.Err() == nil && (errors.Is(err, chat.ErrBadReply) || errors.Is(err, chat.ErrTooLong)):
-			line.Error = cut(err.Error(), maxSaid)
+			line.Error = output.First(err.Error(), maxSaid)
 			notes = append(notes, fmt.Sprintf("the pair of step %d is left out: %s", p.after.Step, line.Error))
 		default:
 			return nil, nil, fmt.Errorf("the pair of step %d: %w", p.after.Step, err)
@@ -254,5 +255,5 @@ func (w *work) score(ctx context.Context, binary int, events []event, rec *recor
 		w.clamped = fmt.Sprintf("the model gave the score %g after the verdict %d, and it counts as %g", said.Score, binary, possible)
 		said.Score = possible
 	}
-	return said.Score, cut(said.Reason, 2*maxSaid), nil
+	return said.Score, output.First(said.Reason, 2*maxSaid), nil
 }

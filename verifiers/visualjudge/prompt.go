@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 const systemPairs = `An agent works on an application that it sees as pictures. You look at two consecutive pictures of it, before and after an action of the agent, and describe what changed. Somebody else judges the whole work later, and does not see these pictures.
@@ -108,7 +110,7 @@ const maxSaid = 2000
 // shortened bounds the texts.
 func (c *change) shortened() {
 	for _, text := range []*string{&c.Action, &c.Summary, &c.Uncertainty, &c.State} {
-		*text = cut(*text, maxSaid)
+		*text = output.First(*text, maxSaid)
 	}
 }
 
@@ -131,7 +133,7 @@ const (
 func brief(actions []string) []string {
 	out := []string{}
 	for _, a := range actions[max(0, len(actions)-briefActions):] {
-		out = append(out, cut(a, briefAction))
+		out = append(out, output.First(a, briefAction))
 	}
 	return out
 }

@@ -2,12 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -42,7 +41,7 @@ type record struct {
 func readRecord(r *verifier.Request) (rec record, err error) {
 	next := sight{First: true}
 	sent := ""
-	err = lines(r, "attempt/surface.jsonl", func(raw []byte) {
+	err = r.AnyLines("attempt/surface.jsonl", func(raw []byte) {
 		var l surface.Line
 		if json.Unmarshal(raw, &l) != nil || !ofStage(r, l.Stage) {
 			return
@@ -70,7 +69,7 @@ func readRecord(r *verifier.Request) (rec record, err error) {
 	if err != nil {
 		return rec, err
 	}
-	err = lines(r, "attempt/turns.jsonl", func(raw []byte) {
+	err = r.AnyLines("attempt/turns.jsonl", func(raw []byte) {
 		var l struct{ Kind, Stage, Message string }
 		if json.Unmarshal(raw, &l) == nil && l.Kind == "yield" && ofStage(r, l.Stage) && strings.TrimSpace(l.Message) != "" {
 			rec.answer = l.Message
@@ -79,7 +78,7 @@ func readRecord(r *verifier.Request) (rec record, err error) {
 	if sent != "" {
 		rec.answer = sent
 	}
-	rec.answer = cut(rec.answer, maxAnswer)
+	rec.answer = output.First(rec.answer, maxAnswer)
 	return rec, err
 }
 
@@ -89,9 +88,9 @@ func ofStage(r *verifier.Request, stage string) bool {
 
 // action returns an action of the record as a line of text.
 func action(l *surface.Line) string {
-	text := cut(l.Action+"("+string(l.Arguments)+")", maxAction)
+	text := output.First(l.Action+"("+string(l.Arguments)+")", maxAction)
 	if l.Error != "" {
-		text += ", which failed: " + cut(l.Error, maxAction)
+		text += ", which failed: " + output.First(l.Error, maxAction)
 	}
 	return text
 }
@@ -107,27 +106,10 @@ func argument(raw json.RawMessage) string {
 	return strings.TrimSpace(a.Text)
 }
 
-// lines calls each with the lines of a record. A record that is not there has none.
-func lines(r *verifier.Request, name string, each func(line []byte)) error {
-	err := r.Lines(name, each)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // picture reads a picture of the record.
 func picture(r *verifier.Request, f *surface.Frame) ([]byte, error) {
 	if f.File == "" || path.Base(f.File) != f.File {
-		return nil, fmt.Errorf("%q is not a name of a picture", cut(f.File, 200))
+		return nil, fmt.Errorf("%q is not a name of a picture", output.First(f.File, 200))
 	}
 	return untrusted.Read(r.View, "attempt/frames/"+f.File, surface.MaxFrame)
-}
-
-// cut shortens a text to at most n bytes and a mark.
-func cut(s string, n int) string {
-	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -36,9 +37,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 			ps = append(ps, config.Problem{Path: config.Path(share.key), Summary: "A share is out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 1.", share.value)})
 		}
 	}
-	if c.MaxPairs < 0 || c.MaxPairs > maxPairs {
-		ps = append(ps, config.Problem{Path: "max_pairs", Summary: "A number of pairs is out of range", Detail: fmt.Sprintf("Got %d. Write 0 to %d.", c.MaxPairs, maxPairs)})
-	}
+	ps = append(ps, config.Range("max_pairs", c.MaxPairs, 0, maxPairs)...)
 	ps = append(ps, config.InCapitals.Problems("pairs_prompt", c.PairsPrompt, false, "TASK_PROMPT", "SUCCESS_CONDITION", "ACTION_TEXT", "PRIOR_STATE_SUMMARY_JSON")...)
 	return append(ps, config.InCapitals.Problems("final_prompt", c.FinalPrompt, false,
 		"TASK_PROMPT", "SUCCESS_CONDITION", "LLM_JUDGE_GT", "OBJECTIVE_EVALUATION_RESULT", "TRAJECTORY_EVENTS_JSON", "FINAL_AGENT_ANSWER")...)
@@ -70,6 +69,6 @@ func read(r *verifier.Request) (c Config, s settings, err error) {
 		}
 		s.Instruction = string(text)
 	}
-	s.Instruction = cut(s.Instruction, maxTask)
+	s.Instruction = output.First(s.Instruction, maxTask)
 	return c, s, nil
 }

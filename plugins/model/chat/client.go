@@ -19,6 +19,7 @@ import (
 	wire "github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/model/answer"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // maxReply is the largest size of a reply, in bytes.
@@ -183,15 +184,15 @@ func read(d model.Dialect, body []byte) (Reply, *failure) {
 	p, ok := answer.Read(d, body)
 	switch {
 	case p.Error != "":
-		err := fmt.Errorf("the provider failed: %s", cut(p.Error, maxSaid))
+		err := fmt.Errorf("the provider failed: %s", output.First(p.Error, maxSaid))
 		if in, _, _, _ := p.Usage.Known(); in != nil {
 			return Reply{}, &failure{err: fmt.Errorf("%w: %w", ErrUnavailable, err)}
 		}
 		return Reply{}, &failure{err: err, again: true}
 	case !ok:
-		return Reply{}, &failure{err: fmt.Errorf("%w: the reply is not a JSON object: %q", ErrUnavailable, cut(string(body), maxSaid))}
+		return Reply{}, &failure{err: fmt.Errorf("%w: the reply is not a JSON object: %q", ErrUnavailable, output.First(string(body), maxSaid))}
 	case !p.Message:
-		return Reply{}, &failure{err: fmt.Errorf("%w: the reply holds no message that can be read: %q", ErrUnavailable, cut(string(body), maxSaid))}
+		return Reply{}, &failure{err: fmt.Errorf("%w: the reply holds no message that can be read: %q", ErrUnavailable, output.First(string(body), maxSaid))}
 	}
 	r := Reply{Text: p.Text, Thinking: p.Thinking, Model: p.Model, Stop: Done, last: p.Last}
 	switch p.Stop {
@@ -220,7 +221,7 @@ var tooLong = regexp.MustCompile(`(?i)context[_ ](length|window)|too (long|many 
 
 // refusal converts an answer with an error status.
 func refusal(resp *http.Response, body []byte) *failure {
-	said := cut(cmp.Or(answer.Problem(body), string(body)), maxSaid)
+	said := output.First(cmp.Or(answer.Problem(body), string(body)), maxSaid)
 	err := fmt.Errorf("status %d: %s", resp.StatusCode, said)
 	switch status := resp.StatusCode; {
 	case (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge) && tooLong.MatchString(string(body)):

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 	jsonschema "github.com/berth-eval/berth/plugins/internal/schema"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // ErrBadReply means that the model answered, but not with JSON that matches the
@@ -245,15 +246,15 @@ func (r *Request) again(reply *Reply, wrong error) {
 		}
 		return
 	}
-	r.Messages = append(slices.Clip(r.Messages), Message{Role: Assistant, Text: cut(reply.Text, maxQuoted)}, Message{
+	r.Messages = append(slices.Clip(r.Messages), Message{Role: Assistant, Text: output.First(reply.Text, maxQuoted)}, Message{
 		Role: User,
-		Text: "Your reply could not be read: " + cut(wrong.Error(), maxSaid) + "\nReply again with one JSON value that matches the schema, and nothing else.",
+		Text: "Your reply could not be read: " + output.First(wrong.Error(), maxSaid) + "\nReply again with one JSON value that matches the schema, and nothing else.",
 	})
 }
 
 // bad is what replies end with that do not match.
 func (c *Client) bad(wrong error, replies int) error {
-	return fmt.Errorf("ask model %q: %w, after %d replies: %s", c.end.Name, ErrBadReply, replies, cut(wrong.Error(), maxSaid))
+	return fmt.Errorf("ask model %q: %w, after %d replies: %s", c.end.Name, ErrBadReply, replies, output.First(wrong.Error(), maxSaid))
 }
 
 // widen sets the limit of a reply, under the name that the experiment gave it.
@@ -286,14 +287,6 @@ func member(request object, name string) object {
 	}
 	request[name] = o
 	return o
-}
-
-// cut shortens a text to at most n bytes and a mark.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // add counts what the replies before it used.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/surface"
 )
@@ -60,7 +61,7 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 		return environment.Step{}, err
 	}
 	defer release()
-	l := surface.Line{Kind: surface.KindAct, Action: cut(c.Name, 200), Arguments: recorded(c.Arguments), Time: s.o.Now()}
+	l := surface.Line{Kind: surface.KindAct, Action: output.First(c.Name, 200), Arguments: recorded(c.Arguments), Time: s.o.Now()}
 	st := s.stage
 	if st.ended != "" {
 		step := environment.Step{Error: st.ended, Done: st.done, Truncated: !st.done}
@@ -155,7 +156,7 @@ func (st *stage) refuse(c *environment.Call) string {
 		for _, a := range st.offer.Actions {
 			names = append(names, a.Name)
 		}
-		return fmt.Sprintf("there is no action %q%s", cut(c.Name, 200), suggest.After(c.Name, names))
+		return fmt.Sprintf("there is no action %q%s", output.First(c.Name, 200), suggest.After(c.Name, names))
 	}
 	if len(c.Arguments) == 0 {
 		c.Arguments = json.RawMessage("{}")
@@ -172,7 +173,7 @@ func (st *stage) refuse(c *environment.Call) string {
 		return ""
 	}
 	if err := schema.Check(c.Arguments); err != nil {
-		return "the arguments do not fit: " + cut(strings.TrimSpace(err.Error()), 2000)
+		return "the arguments do not fit: " + output.First(strings.TrimSpace(err.Error()), 2000)
 	}
 	return ""
 }
@@ -238,7 +239,7 @@ func (s *Surface) line(l surface.Line, failed error) {
 	s.lines++
 	l.Stage, l.Took = s.stage.name, s.o.Now().Sub(l.Time)
 	if failed != nil {
-		l.Error = cut(failed.Error(), 4096)
+		l.Error = output.First(failed.Error(), 4096)
 	}
 	s.o.Append(l)
 }
@@ -251,17 +252,9 @@ func recorded(raw json.RawMessage) json.RawMessage {
 	if json.Valid(raw) && utf8.Valid(raw) && len(raw) <= surface.MaxText {
 		return raw
 	}
-	b, err := json.Marshal(cut(string(raw), 4096))
+	b, err := json.Marshal(output.First(string(raw), 4096))
 	if err != nil {
 		return nil
 	}
 	return b
-}
-
-// cut shortens a text to at most n bytes and a mark.
-func cut(s string, n int) string {
-	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -90,7 +91,7 @@ func Check(o environment.Observation) error {
 	}
 	for _, f := range o.Frames {
 		if _, known := types[f.MediaType]; !known {
-			return fmt.Errorf("%w: frame %q has the media type %q: want image/png, image/jpeg or image/webp", ErrBreach, f.Name, cut(f.MediaType, 100))
+			return fmt.Errorf("%w: frame %q has the media type %q: want image/png, image/jpeg or image/webp", ErrBreach, f.Name, output.First(f.MediaType, 100))
 		}
 	}
 	return nil

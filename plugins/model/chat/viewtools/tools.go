@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -156,7 +157,7 @@ func (v View) search(pattern, folder string) (string, error) {
 		cut, err := untrusted.Lines(string(v), name, 1<<20, maxSearch, func(line []byte) {
 			number++
 			if len(found) < maxMatches && utf8.Valid(line) && re.Match(line) {
-				found = append(found, fmt.Sprintf("%s:%d: %s", name, number, shorten(string(line), maxMatch)))
+				found = append(found, fmt.Sprintf("%s:%d: %s", name, number, output.First(string(line), maxMatch)))
 			}
 		})
 		more = more || cut || err != nil // a link or a device is not searched
@@ -184,12 +185,4 @@ func (v View) look(name string) (string, []chat.Image, error) {
 		return "", nil, err
 	}
 	return fmt.Sprintf("%s, %d × %d pixels, shown with %d × %d", name, p.Was.X, p.Was.Y, p.Is.X, p.Is.Y), []chat.Image{{MediaType: p.MediaType, Data: p.Data}}, nil
-}
-
-// shorten returns at most n bytes of a text.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

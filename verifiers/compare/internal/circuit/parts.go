@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // point is a place on the drawing. Parts are connected where their points are the
@@ -152,7 +152,7 @@ func parseXML(text string) (list []part, err error) {
 			continue
 		case !root:
 			if start.Name.Local != "cir" {
-				return nil, fmt.Errorf("it is not a circuit: it begins with <%s>", diff.Short(start.Name.Local, 40))
+				return nil, fmt.Errorf("it is not a circuit: it begins with <%s>", output.First(start.Name.Local, 40))
 			}
 			root = true
 			continue
@@ -210,7 +210,7 @@ const maxPlace = math.MaxInt32
 func add(list []part, tag string, place []string, in string) ([]part, error) {
 	p := part{kind: tags[tag], tag: tag, in: 2}
 	if p.kind == 0 {
-		return nil, fmt.Errorf("the part %q is unknown", diff.Short(tag, 40))
+		return nil, fmt.Errorf("the part %q is unknown", output.First(tag, 40))
 	}
 	if len(list) == maxParts {
 		return nil, fmt.Errorf("it has more than %d parts", maxParts)
@@ -221,14 +221,14 @@ func add(list []part, tag string, place []string, in string) ([]part, error) {
 	for i, to := range []*int{&p.from.x, &p.from.y, &p.to.x, &p.to.y} {
 		n, err := strconv.Atoi(place[i])
 		if err != nil || abs(n) > maxPlace {
-			return nil, fmt.Errorf("a part %q has the coordinate %q", tag, diff.Short(place[i], 40))
+			return nil, fmt.Errorf("a part %q has the coordinate %q", tag, output.First(place[i], 40))
 		}
 		*to = n
 	}
 	if in != "" && p.kind == gate && tag != "I" {
 		n, err := strconv.Atoi(in)
 		if err != nil || n < 2 || n > maxPins {
-			return nil, fmt.Errorf("a part %q has %q pins, from 2 to %d are possible", tag, diff.Short(in, 40), maxPins)
+			return nil, fmt.Errorf("a part %q has %q pins, from 2 to %d are possible", tag, output.First(in, 40), maxPins)
 		}
 		p.in = n
 	}

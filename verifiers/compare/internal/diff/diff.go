@@ -6,6 +6,8 @@ package diff
 import (
 	"fmt"
 	"strings"
+
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // Bounds of a text.
@@ -24,7 +26,7 @@ type List struct {
 func (l *List) Add(format string, a ...any) {
 	l.total++
 	if len(l.first) < shown {
-		l.first = append(l.first, Short(fmt.Sprintf(format, a...), longest))
+		l.first = append(l.first, output.First(fmt.Sprintf(format, a...), longest))
 	}
 }
 
@@ -58,12 +60,4 @@ func (l *List) First() string {
 		return ""
 	}
 	return l.first[0]
-}
-
-// Short returns the first limit bytes of a text.
-func Short(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

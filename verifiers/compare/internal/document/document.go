@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // Bounds of a document.
@@ -182,7 +182,7 @@ func Show(v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v) // what was decoded can be encoded
-	return diff.Short(strings.TrimSuffix(b.String(), "\n"), shown)
+	return output.First(strings.TrimSuffix(b.String(), "\n"), shown)
 }
 
 // Keys returns the sorted keys of an object.

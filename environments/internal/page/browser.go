@@ -287,6 +287,11 @@ func (b *Browser) do(ctx context.Context, t *tab, method string, params object, 
 	return err
 }
 
+// unlimited calls a method of a page that may take as long as ctx.
+func (b *Browser) unlimited(ctx context.Context, t *tab, method string, params object, out any) error {
+	return b.conn.Do(ctx, t.session, method, params, out)
+}
+
 // prepare makes a new page as the settings want it, and lets it continue.
 func (b *Browser) prepare(t *tab) {
 	defer close(t.ready)

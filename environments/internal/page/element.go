@@ -110,22 +110,13 @@ func (b *Browser) call(ctx context.Context, t *tab, bid string, f function, out 
 	for _, a := range f.args {
 		list = append(list, object{"value": a})
 	}
-	var got struct {
-		Result    remote     `json:"result"`
-		Exception *exception `json:"exceptionDetails"`
-	}
-	if err = b.do(ctx, t, "Runtime.callFunctionOn", object{
+	r, err := b.run(ctx, t, b.do, "Runtime.callFunctionOn", object{
 		"objectId": resolved.Object.ID, "functionDeclaration": f.text, "arguments": list, "returnByValue": true, "awaitPromise": true,
-	}, &got); err != nil {
+	})
+	if err != nil || len(r.Value) == 0 {
 		return err
 	}
-	if got.Exception != nil {
-		return got.Exception
-	}
-	if len(got.Result.Value) == 0 {
-		return nil
-	}
-	return json.Unmarshal(got.Result.Value, out)
+	return json.Unmarshal(r.Value, out)
 }
 
 // ready says why an element cannot be acted on; empty: it can. It scrolls to it.

@@ -176,7 +176,7 @@ func (b *Browser) screenshot(ctx context.Context, t *tab) ([]byte, error) {
 // focused returns the bid of the element that has the focus, in whatever frame or
 // shadow root; empty: none has.
 func (b *Browser) focused(ctx context.Context, t *tab) (string, error) {
-	id, err := b.evaluate(ctx, t, `(() => {
+	found, err := b.run(ctx, t, b.do, "Runtime.evaluate", object{"expression": `(() => {
   let e = document.activeElement;
   for (let i = 0; e && i < 100; i++) {
     let inner = null;
@@ -188,8 +188,8 @@ func (b *Browser) focused(ctx context.Context, t *tab) (string, error) {
     e = inner;
   }
   return e && e.tagName !== 'BODY' && e.tagName !== 'HTML' ? e : null;
-})()`)
-	if err != nil || id == "" {
+})()`})
+	if err != nil || found.ID == "" {
 		return "", err
 	}
 	var node struct {
@@ -197,26 +197,24 @@ func (b *Browser) focused(ctx context.Context, t *tab) (string, error) {
 			Backend int64 `json:"backendNodeId"`
 		} `json:"node"`
 	}
-	if err = b.do(ctx, t, "DOM.describeNode", object{"objectId": id}, &node); err != nil {
+	if err = b.do(ctx, t, "DOM.describeNode", object{"objectId": found.ID}, &node); err != nil {
 		return "", err
 	}
 	return b.bid(t, node.Node.Backend), nil
 }
 
-// evaluate runs a script in the page and returns the object that it results in;
-// empty: null.
-func (b *Browser) evaluate(ctx context.Context, t *tab, script string) (string, error) {
+// run runs a script by a method of the protocol, and returns what it results in. What
+// it throws is an error. do is the way to call the method.
+func (b *Browser) run(ctx context.Context, t *tab, do func(context.Context, *tab, string, object, any) error, method string, params object) (remote, error) {
 	var got struct {
 		Result    remote     `json:"result"`
 		Exception *exception `json:"exceptionDetails"`
 	}
-	if err := b.do(ctx, t, "Runtime.evaluate", object{"expression": script}, &got); err != nil {
-		return "", err
+	err := do(ctx, t, method, params, &got)
+	if err == nil && got.Exception != nil {
+		err = got.Exception
 	}
-	if got.Exception != nil {
-		return "", got.Exception
-	}
-	return got.Result.ID, nil
+	return got.Result, err
 }
 
 type remote struct {
@@ -257,15 +255,8 @@ func (b *Browser) Evaluate(ctx context.Context, script string) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	var got struct {
-		Result    remote     `json:"result"`
-		Exception *exception `json:"exceptionDetails"`
-	}
-	err = b.conn.Do(ctx, t.session, "Runtime.evaluate", object{"expression": script, "awaitPromise": true, "returnByValue": true}, &got)
-	if err == nil && got.Exception != nil {
-		err = got.Exception
-	}
-	return got.Result.Value, err
+	r, err := b.run(ctx, t, b.unlimited, "Runtime.evaluate", object{"expression": script, "awaitPromise": true, "returnByValue": true})
+	return r.Value, err
 }
 
 // Visit opens a URL in a new page, and returns the text that it shows.
@@ -279,11 +270,11 @@ func (b *Browser) Visit(ctx context.Context, url string) (string, error) {
 	if err = b.navigate(ctx, t, url); err != nil {
 		return "", err
 	}
-	var got struct {
-		Result struct {
-			Value string `json:"value"`
-		} `json:"result"`
+	r, err := b.run(ctx, t, b.do, "Runtime.evaluate", object{"expression": "document.body ? document.body.innerText : ''", "returnByValue": true})
+	if err != nil {
+		return "", err
 	}
-	err = b.do(ctx, t, "Runtime.evaluate", object{"expression": "document.body ? document.body.innerText : ''", "returnByValue": true}, &got)
-	return got.Result.Value, err
+	var text string
+	err = json.Unmarshal(r.Value, &text)
+	return text, err
 }

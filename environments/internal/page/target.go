@@ -121,22 +121,13 @@ func (b *Browser) inWorld(ctx context.Context, t *tab, script string, limit time
 	if err := b.do(ctx, t, "Page.createIsolatedWorld", object{"frameId": t.target, "worldName": "berth"}, &world); err != nil {
 		return err
 	}
-	var got struct {
-		Result    remote     `json:"result"`
-		Exception *exception `json:"exceptionDetails"`
-	}
-	err := b.conn.Do(ctx, t.session, "Runtime.evaluate", object{
+	r, err := b.run(ctx, t, b.unlimited, "Runtime.evaluate", object{
 		"expression": script, "contextId": world.ID, "returnByValue": true, "awaitPromise": true, "timeout": limit.Milliseconds(),
-	}, &got)
-	switch {
-	case err != nil:
+	})
+	if err != nil || out == nil || len(r.Value) == 0 {
 		return err
-	case got.Exception != nil:
-		return got.Exception
-	case out == nil || len(got.Result.Value) == 0:
-		return nil
 	}
-	return json.Unmarshal(got.Result.Value, out)
+	return json.Unmarshal(r.Value, out)
 }
 
 // on runs a script of the form "(e) => …" with an element.
@@ -296,15 +287,12 @@ func (b *Browser) Run(ctx context.Context, script string, on ...Target) error {
 		for i, f := range on {
 			list[i] = "find(" + f.arguments() + ")"
 		}
-		var got struct {
-			Exception *exception `json:"exceptionDetails"`
-		}
-		err := b.do(ctx, t, "Runtime.evaluate", object{
+		_, err := b.run(ctx, t, b.do, "Runtime.evaluate", object{
 			"expression": "(() => { " + pointing + " const list = [" + strings.Join(list, ", ") + "]; (function () {\n" + script + "\n}).apply(null, list); })()",
 			"timeout":    b.set.Answer.Milliseconds(), "userGesture": true,
-		}, &got)
-		if err == nil && got.Exception != nil {
-			err = refuse("ScriptError", "%s", got.Exception)
+		})
+		if thrown, ok := errors.AsType[*exception](err); ok {
+			err = refuse("ScriptError", "%s", thrown)
 		}
 		return err
 	})

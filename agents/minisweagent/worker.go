@@ -82,7 +82,7 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 			}
 			text := fmt.Sprintf("Nothing was run: %s. Reply with a short thought and exactly one ```bash code block.", wrong)
 			loop.Observe(&step, "", text)
-			w.say(text, nil)
+			w.talk = loop.Say(w.talk, text, nil)
 			if err = r.Step(step); err != nil {
 				return agent.Yield{}, err
 			}
@@ -124,7 +124,7 @@ func (w *worker) begin(ctx context.Context, m agent.Message) error {
 			text += "\n\nSomebody has worked on this before you. What was done, in short:\n\n" + prior
 		}
 	}
-	w.say(text, images)
+	w.talk = loop.Say(w.talk, text, images)
 	return nil
 }
 
@@ -142,17 +142,8 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, step trajectory.Step
 	if finished {
 		loop.Final(&step)
 	}
-	w.say(said, nil)
+	w.talk = loop.Say(w.talk, said, nil)
 	return last, finished, r.Step(step)
-}
-
-func (w *worker) say(text string, images []chat.Image) {
-	if n := len(w.talk); n > 0 && w.talk[n-1].Role == chat.User {
-		last := &w.talk[n-1] // a turn that ended before a reply
-		last.Text, last.Images = last.Text+"\n\n"+text, append(last.Images, images...)
-		return
-	}
-	w.talk = append(w.talk, chat.Message{Role: chat.User, Text: text, Images: images})
 }
 
 var block = regexp.MustCompile("(?ms)^[ \\t]*```(?:bash|sh|shell)[ \\t]*\\r?\\n(.*?)^[ \\t]*```[ \\t]*\\r?$")

@@ -114,11 +114,7 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 	if limit := w.s.Config.MaxMessages; limit > 0 && w.sent >= limit {
 		return agent.Yield{End: agent.Done, Reason: endLimit}, nil
 	}
-	if n := len(w.talk); n > 0 && w.talk[n-1].Role == chat.User && len(w.talk[n-1].Results) == 0 {
-		w.talk[n-1].Text += "\n\n" + m.Text // the last turn failed
-	} else {
-		w.talk = append(w.talk, chat.Message{Role: chat.User, Text: m.Text})
-	}
+	w.talk = loop.Say(w.talk, m.Text, nil)
 	first, err := w.instructions()
 	if err != nil {
 		return agent.Yield{}, err

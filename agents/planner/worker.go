@@ -152,7 +152,7 @@ func (w *worker) step(ctx context.Context, r *loop.Recorder) (done *agent.Yield,
 			return nil, false, err
 		}
 		q.Messages = append(q.Messages,
-			chat.Message{Role: chat.Assistant, Text: nonEmpty(reply.Text)},
+			chat.Message{Role: chat.Assistant, Text: reply.Text},
 			chat.Message{Role: chat.User, Text: cmp.Or(c.Regenerate, prompt("regenerate"))})
 	}
 }
@@ -218,7 +218,7 @@ func (w *worker) messages() []chat.Message {
 	for i := range kept {
 		m := chat.Message{Role: chat.User, Text: kept[i].words + "\n\n" + w.filled(w.told, &kept[i].seen)}
 		w.show(&m, &kept[i].seen, w.system+w.told, len(kept)-i <= c.OM)
-		all = append(all, chat.Message{Role: chat.Assistant, Text: nonEmpty(kept[i].reply)}, m)
+		all = append(all, chat.Message{Role: chat.Assistant, Text: kept[i].reply}, m)
 	}
 	return all
 }
@@ -229,13 +229,6 @@ func (w *worker) latest() *environment.Observation {
 		return &w.pairs[n-1].seen
 	}
 	return w.first
-}
-
-func nonEmpty(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return "(nothing)" // providers refuse an empty message
-	}
-	return s
 }
 
 // maxText is how much text of an observation the model gets, in characters.

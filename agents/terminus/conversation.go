@@ -21,12 +21,7 @@ type conversation struct{ messages []chat.Message }
 func (c *conversation) empty() bool { return len(c.messages) == 0 }
 
 func (c *conversation) say(text string, images []chat.Image) {
-	if n := len(c.messages); n > 0 && c.messages[n-1].Role == chat.User {
-		last := &c.messages[n-1] // a turn that ended before a reply
-		last.Text, last.Images = last.Text+"\n\n"+text, append(last.Images, images...)
-		return
-	}
-	c.messages = append(c.messages, chat.Message{Role: chat.User, Text: text, Images: images})
+	c.messages = loop.Say(c.messages, text, images)
 }
 
 func (c *conversation) answer(text string) {

@@ -258,7 +258,7 @@ func (w *worker) messages() (all []chat.Message) {
 		}
 		all = append(all, m)
 		if e.answer {
-			all = append(all, chat.Message{Role: chat.Assistant, Text: nonEmpty(e.reply)})
+			all = append(all, chat.Message{Role: chat.Assistant, Text: e.reply})
 		}
 	}
 	return all
@@ -282,13 +282,6 @@ func pictures(o *environment.Observation) (all []chat.Image) {
 		all = append(all, chat.Image{MediaType: f.MediaType, Data: f.Data})
 	}
 	return all
-}
-
-func nonEmpty(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return "(nothing)" // providers refuse an empty message
-	}
-	return s
 }
 
 // maxText is how much text of an observation the model gets, in characters.

@@ -135,6 +135,17 @@ func Observe(s *trajectory.Step, call, text string) {
 	s.Observation.Results = append(s.Observation.Results, trajectory.Result{SourceCallID: call, Content: &content})
 }
 
+// Say adds a message of the user to a conversation. It continues one that has no reply
+// yet, because the turn ended before.
+func Say(talk []chat.Message, text string, images []chat.Image) []chat.Message {
+	if n := len(talk); n > 0 && talk[n-1].Role == chat.User && len(talk[n-1].Results) == 0 {
+		last := &talk[n-1]
+		last.Text, last.Images = last.Text+"\n\n"+text, append(last.Images, images...)
+		return talk
+	}
+	return append(talk, chat.Message{Role: chat.User, Text: text, Images: images})
+}
+
 // Note records a step of the user or the system, for text that the loop itself
 // writes.
 func (r *Recorder) Note(source trajectory.Source, text string) error {

@@ -70,12 +70,8 @@ func anthropicMessage(m *Message, recent bool) object {
 		blocks = append(blocks, b)
 	}
 	blocks = append(blocks, anthropicImages(m.Images)...)
-	if m.Text != "" || len(blocks) == 0 && len(m.Calls) == 0 {
-		text := m.Text
-		if text == "" {
-			text = "(nothing)" // the API refuses an empty block
-		}
-		blocks = append(blocks, object{"type": "text", "text": text})
+	if m.Text != "" {
+		blocks = append(blocks, object{"type": "text", "text": m.Text})
 	}
 	for _, c := range m.Calls {
 		input := c.Arguments

@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
@@ -116,6 +117,13 @@ type Message struct {
 	Images  []Image
 	Calls   []Call
 	Results []Result
+}
+
+// fill gives a message a text if it has nothing: providers refuse it then.
+func (m *Message) fill() {
+	if strings.TrimSpace(m.Text) == "" && len(m.Images)+len(m.Calls)+len(m.Results) == 0 {
+		m.Text = "(nothing)"
+	}
 }
 
 // Image is a picture.

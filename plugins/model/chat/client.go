@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -103,6 +104,10 @@ func (c *Client) Ask(ctx context.Context, r Request) (Reply, error) {
 }
 
 func (c *Client) ask(ctx context.Context, r Request) (Reply, error) {
+	r.Messages = slices.Clone(r.Messages)
+	for i := range r.Messages {
+		r.Messages[i].fill()
+	}
 	question := c.dialect.request(c.end.Name, r)
 	for k, v := range c.extra {
 		question[k] = v

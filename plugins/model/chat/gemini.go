@@ -90,7 +90,7 @@ func geminiParts(m *Message, names map[string]string, within bool) (out []object
 		out = append(out, object{"functionResponse": f})
 	}
 	out = append(out, geminiImages(append(beside, m.Images...))...)
-	if m.Text != "" || len(out)+len(m.Calls) == 0 {
+	if m.Text != "" {
 		out = append(out, object{"text": m.Text})
 	}
 	for _, c := range m.Calls {

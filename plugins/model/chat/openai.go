@@ -49,11 +49,7 @@ func openaiItems(m *Message) (out []object) {
 		out = append(out, object{"type": "function_call_output", "call_id": r.CallID, "output": output})
 	}
 	kind := map[Role]string{User: "input_text", Assistant: "output_text"}[m.Role]
-	parts := openaiParts(kind, m.Text, m.Images)
-	if parts == nil && len(m.Results)+len(m.Calls) == 0 {
-		parts = []object{{"type": kind, "text": ""}}
-	}
-	if parts != nil {
+	if parts := openaiParts(kind, m.Text, m.Images); parts != nil {
 		out = append(out, object{"type": "message", "role": string(m.Role), "content": parts})
 	}
 	for _, c := range m.Calls {

@@ -64,11 +64,11 @@ func openaiMessages(m *Message) (out []object) {
 		}
 		return append(out, said)
 	case len(m.Images)+len(parts) > 0:
-		if m.Text != "" || len(parts) == 0 {
+		if m.Text != "" {
 			parts = append(parts, object{"type": "text", "text": m.Text})
 		}
 		return append(out, object{"role": "user", "content": append(parts, chatImages(m.Images)...)})
-	case m.Text != "" || len(m.Results) == 0:
+	case m.Text != "":
 		return append(out, object{"role": "user", "content": m.Text})
 	}
 	return out

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/berth-eval/berth/verifiers/compare/internal/circuit"
+	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
 	"github.com/berth-eval/berth/verifiers/compare/internal/document"
 	"github.com/berth-eval/berth/verifiers/compare/internal/fields"
 	"github.com/berth-eval/berth/verifiers/compare/internal/graph"
@@ -56,28 +57,23 @@ func answer(g given, s fields.Settings) (outcome, error) {
 	return of(d, nil)
 }
 
-func compareTimeline(g given, c *TimelineConfig) (outcome, error) {
+// whole compares documents.
+func whole(g given, compare func(truth, predicted any) (diff.List, error)) (outcome, error) {
 	truth, predicted, err := g.both()
 	if err != nil {
 		return outcome{}, err
 	}
-	return of(timeline.Compare(truth, predicted, c.TimeMs))
+	return of(compare(truth, predicted))
 }
 
-func compareGraph(g given, _ *Inputs) (outcome, error) {
-	truth, predicted, err := g.both()
-	if err != nil {
-		return outcome{}, err
-	}
-	return of(graph.Compare(truth, predicted))
+func compareTimeline(g given, c *TimelineConfig) (outcome, error) {
+	return whole(g, func(truth, predicted any) (diff.List, error) { return timeline.Compare(truth, predicted, c.TimeMs) })
 }
+
+func compareGraph(g given, _ *Inputs) (outcome, error) { return whole(g, graph.Compare) }
 
 func compareScene(g given, c *SceneConfig) (outcome, error) {
-	truth, predicted, err := g.both()
-	if err != nil {
-		return outcome{}, err
-	}
-	return of(scene.Compare(truth, predicted, c.Tolerance))
+	return whole(g, func(truth, predicted any) (diff.List, error) { return scene.Compare(truth, predicted, c.Tolerance) })
 }
 
 func compareCircuit(g given, c *CircuitConfig) (outcome, error) {

@@ -4,7 +4,9 @@
 package diff
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/output"
@@ -60,4 +62,28 @@ func (l *List) First() string {
 		return ""
 	}
 	return l.first[0]
+}
+
+// Pairs pairs things by what each pair costs, then by the order of the first ones, then
+// by that of the second ones. Below 0 they cannot be a pair. It returns the second
+// thing of each first one, or -1.
+func Pairs(costs [][]int) []int {
+	type pair struct{ cost, t, p int }
+	var all []pair
+	pairs, used := make([]int, len(costs)), map[int]bool{}
+	for t := range costs {
+		pairs[t] = -1
+		for p, cost := range costs[t] {
+			if cost >= 0 {
+				all = append(all, pair{cost, t, p})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pair) int { return cmp.Or(a.cost-b.cost, a.t-b.t, a.p-b.p) })
+	for _, x := range all {
+		if pairs[x.t] < 0 && !used[x.p] {
+			pairs[x.t], used[x.p] = x.p, true
+		}
+	}
+	return pairs
 }

@@ -5,6 +5,7 @@ package graph
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func Compare(truth, prediction any) (d diff.List, err error) {
 		return d, nil
 	}
 	c := costs(want, got)
-	pairs := greedy(c)
+	pairs := diff.Pairs(c)
 	for t, p := range pairs {
 		if p < 0 {
 			d.Add("node %s (%s) has no counterpart", want.nodes[t].id, want.nodes[t].kind)
@@ -150,12 +151,7 @@ func counts(d *diff.List, want, got workflow) {
 	for _, n := range got.nodes {
 		number[n.kind]--
 	}
-	kinds := make([]string, 0, len(number))
-	for kind := range number {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	for _, kind := range kinds {
+	for _, kind := range slices.Sorted(maps.Keys(number)) {
 		switch n := number[kind]; {
 		case n > 0:
 			d.Add("%d nodes of type %s are missing", n, document.Show(kind))
@@ -200,30 +196,6 @@ func differing(d *diff.List, t, p *node) {
 	}
 }
 
-// greedy pairs nodes by cost, then by the order of the truth, then by that of the
-// prediction. It returns the predicted node of each expected one, or -1.
-func greedy(c [][]int) []int {
-	type pair struct{ cost, t, p int }
-	var all []pair
-	pairs := make([]int, len(c))
-	for t := range c {
-		pairs[t] = -1
-		for p, cost := range c[t] {
-			if cost >= 0 {
-				all = append(all, pair{cost, t, p})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b pair) int { return cmp.Or(a.cost-b.cost, a.t-b.t, a.p-b.p) })
-	used := make([]bool, len(c))
-	for _, x := range all {
-		if pairs[x.t] < 0 && !used[x.p] {
-			pairs[x.t], used[x.p] = x.p, true
-		}
-	}
-	return pairs
-}
-
 // wiring compares the edges of paired nodes.
 func wiring(d *diff.List, want, got workflow, pairs []int) {
 	back := make([]int, len(pairs))
@@ -235,19 +207,9 @@ func wiring(d *diff.List, want, got workflow, pairs []int) {
 	for e, handles := range got.edges {
 		mapped[edge{back[e.source], back[e.target]}] = handles
 	}
-	both := map[edge]bool{}
-	for e := range want.edges {
-		both[e] = true
-	}
-	for e := range mapped {
-		both[e] = true
-	}
-	all := make([]edge, 0, len(both))
-	for e := range both {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b edge) int { return cmp.Or(a.source-b.source, a.target-b.target) })
-	for _, e := range all {
+	both := maps.Clone(want.edges)
+	maps.Copy(both, mapped)
+	for _, e := range slices.SortedFunc(maps.Keys(both), func(a, b edge) int { return cmp.Or(a.source-b.source, a.target-b.target) }) {
 		missing, extra := unmatched(want.edges[e], mapped[e])
 		for _, h := range missing {
 			d.Add("the edge %s%s is missing", name(e), h)

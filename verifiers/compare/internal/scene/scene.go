@@ -3,10 +3,8 @@
 package scene
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
@@ -105,25 +103,16 @@ func pick(truth any, expected document.List, prediction any) any {
 
 // match pairs the objects with the fewest errors, and adds the errors.
 func match(d *diff.List, expected, objects document.List, tolerance float64) {
-	type candidate struct{ errors, t, p int }
-	all := make([]candidate, 0, len(expected)*len(objects))
+	costs := make([][]int, len(expected))
 	for t, e := range expected {
-		for p, o := range objects {
-			all = append(all, candidate{compare(o, e, tolerance, nil), t, p})
+		for _, o := range objects {
+			costs[t] = append(costs[t], compare(o, e, tolerance, nil))
 		}
 	}
-	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(a.errors-b.errors, a.t-b.t, a.p-b.p) })
-	taken, used := make([]bool, len(expected)), make([]bool, len(objects))
-	for _, c := range all {
-		if taken[c.t] || used[c.p] {
-			continue
-		}
-		taken[c.t], used[c.p] = true, true
-		if c.errors > 0 {
-			compare(objects[c.p], expected[c.t], tolerance, func(format string, a ...any) {
-				d.Add("object %s: %s", document.Show(document.Get(objects[c.p], "name")), fmt.Sprintf(format, a...))
-			})
-		}
+	for t, p := range diff.Pairs(costs) {
+		compare(objects[p], expected[t], tolerance, func(format string, a ...any) {
+			d.Add("object %s: %s", document.Show(document.Get(objects[p], "name")), fmt.Sprintf(format, a...))
+		})
 	}
 }
 
@@ -132,15 +121,11 @@ func match(d *diff.List, expected, objects document.List, tolerance float64) {
 func compare(actual, expected any, tolerance float64, add func(format string, a ...any)) (errors int) {
 	a, okA := actual.(document.Object)
 	e, okE := expected.(document.Object)
-	report := func(format string, args ...any) {
-		errors++
-		if add != nil {
-			add(format, args...)
-		}
-	}
 	if !okA || !okE {
-		report("it is not an object")
-		return errors
+		if add != nil {
+			add("it is not an object")
+		}
+		return 1
 	}
 	check := func(key string, same func(a, e any) bool) {
 		if a[key] != nil && e[key] != nil && !same(a[key], e[key]) {
@@ -182,14 +167,7 @@ func exact(a, e any) bool {
 	if okX && okY {
 		return document.SameNumber(x, y)
 	}
-	if okX != okY {
-		return false
-	}
 	switch a.(type) {
-	case document.Object, document.List:
-		return false
-	}
-	switch e.(type) {
 	case document.Object, document.List:
 		return false
 	}

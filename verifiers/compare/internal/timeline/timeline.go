@@ -191,20 +191,17 @@ func shift(blocks []block, items []effect) {
 
 // match pairs each expected element with the first predicted one that fits.
 func match(d *diff.List, expected, predicted []block, timeMs float64) {
-	free := make([]bool, len(predicted))
-	for i := range free {
-		free[i] = true
-	}
+	used := make([]bool, len(predicted))
 	for i := range expected {
 		e, found, why := &expected[i], false, ""
 		onTrack := e.kind != "VIDEO" && e.kind != "AUDIO" && (e.kind != "TEXT" || covered(e, expected))
 		for j := range predicted {
-			if !free[j] || e.kind != predicted[j].kind || e.name != predicted[j].name {
+			if used[j] || e.kind != predicted[j].kind || e.name != predicted[j].name {
 				continue
 			}
 			differs := mismatch(e, &predicted[j], onTrack, timeMs)
 			if differs == "" {
-				free[j], found = false, true
+				used[j], found = true, true
 				break
 			}
 			if why == "" {

@@ -1,12 +1,16 @@
 package page
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
 
 // Schema returns the JSON Schema of an action's arguments. Properties are in the
 // order of the parameters, which is that of arguments without names.
 func (a *Action) Schema() json.RawMessage {
-	properties, required := []byte("{"), []string{}
-	for i, p := range a.Parameters {
+	properties, required := []string{}, []string{}
+	for _, p := range a.Parameters {
 		s := object{"type": p.Type}
 		if p.Type == "strings" {
 			s = object{"anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}}
@@ -22,16 +26,10 @@ func (a *Action) Schema() json.RawMessage {
 		} else {
 			required = append(required, p.Name)
 		}
-		if i > 0 {
-			properties = append(properties, ',')
-		}
-		properties = append(append(append(properties, quoted(p.Name)...), ':'), encoded(s)...)
+		properties = append(properties, fmt.Sprintf("%q:%s", p.Name, encoded(s)))
 	}
-	whole := append([]byte(`{"type":"object","additionalProperties":false,"properties":`), append(properties, '}')...)
-	return append(append(append(whole, `,"required":`...), encoded(required)...), '}')
+	return fmt.Appendf(nil, `{"type":"object","additionalProperties":false,"properties":{%s},"required":%s}`, strings.Join(properties, ","), encoded(required))
 }
-
-func quoted(s string) []byte { return encoded(s) }
 
 // encoded is for values that JSON has a form of.
 func encoded(v any) []byte {

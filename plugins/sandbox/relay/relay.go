@@ -278,7 +278,7 @@ func (r *Relay) forward(ctx, coming context.Context, o *opening, c *net.UnixConn
 	case err != nil:
 		r.forget(c)
 	default:
-		carry(ctx, c, inside)
+		Carry(ctx, c, inside)
 		o.copying.Done()
 		// The client reads the end and closes. Until then its calls fail. If the
 		// relay did not wait, that could be the first call of the next turn.
@@ -288,10 +288,10 @@ func (r *Relay) forward(ctx, coming context.Context, o *opening, c *net.UnixConn
 	}
 }
 
-// carry copies between a client and the sandbox until one of them ends or ctx
+// Carry copies between a client and the sandbox until one of them ends or ctx
 // does. Then it closes the connection into the sandbox, because gRPC never
 // half-closes, and sends the client no more.
-func carry(ctx context.Context, c *net.UnixConn, inside net.Conn) {
+func Carry(ctx context.Context, c *net.UnixConn, inside net.Conn) {
 	part := sync.OnceFunc(func() {
 		_, _ = inside.Close(), c.CloseWrite()
 		_ = c.SetDeadline(time.Unix(1, 0)) // ends the copies

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
+	"github.com/berth-eval/berth/plugins/sandbox/relay"
 )
 
 // Door is the address of a surface for one session. It refuses calls until Open.
@@ -182,7 +183,7 @@ func Forward(ctx context.Context, path string, dial func(ctx context.Context) (n
 	f.ctx, f.end = context.WithCancel(context.WithoutCancel(ctx))
 	f.all.Go(func() {
 		for {
-			c, err := l.Accept()
+			c, err := l.AcceptUnix()
 			if err != nil {
 				return
 			}
@@ -200,23 +201,14 @@ type forwarding struct {
 	all sync.WaitGroup
 }
 
-func (f *forwarding) carry(c net.Conn, dial func(ctx context.Context) (net.Conn, error)) {
+func (f *forwarding) carry(c *net.UnixConn, dial func(ctx context.Context) (net.Conn, error)) {
 	defer c.Close()
 	inside, err := dial(f.ctx)
 	if err != nil {
 		return
 	}
 	defer inside.Close()
-	stop := context.AfterFunc(f.ctx, func() { _, _ = c.Close(), inside.Close() })
-	defer stop()
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, _ = io.Copy(c, inside)
-		_ = c.Close()
-	})
-	_, _ = io.Copy(inside, c)
-	_ = inside.Close()
-	back.Wait()
+	relay.Carry(f.ctx, c, inside)
 }
 
 func (f *forwarding) Close() error {

@@ -48,7 +48,7 @@ func fit(ctx context.Context, root string) error {
 			return context.Cause(ctx)
 		}
 		if d.Type() == fs.ModeSymlink {
-			return linkInside(root, path)
+			return relative(root, path)
 		}
 		if info, err := d.Info(); err != nil || d.IsDir() || info.Mode()&0o111 == 0 {
 			return err
@@ -61,31 +61,35 @@ func fit(ctx context.Context, root string) error {
 	return linksInside(root)
 }
 
-// linkInside removes a link that leads out of the bundle, because it would lead
-// into the image. It makes an absolute link within the bundle relative.
-func linkInside(root, path string) error {
+// relative makes an absolute link lead to the same file of the bundle.
+func relative(root, path string) error {
 	to, err := os.Readlink(path)
-	if err != nil {
+	if err != nil || !filepath.IsAbs(to) {
 		return err
 	}
-	at := filepath.Join(filepath.Dir(path), to)
-	if filepath.IsAbs(to) {
-		at = filepath.Join(root, to)
-	}
-	rel, err := filepath.Rel(root, at)
-	if err != nil || !filepath.IsLocal(rel) {
-		return os.Remove(path)
-	}
-	if _, err = os.Lstat(at); errors.Is(err, fs.ErrNotExist) {
-		return os.Remove(path)
-	}
-	if !filepath.IsAbs(to) {
-		return nil
-	}
-	if to, err = filepath.Rel(filepath.Dir(path), at); err != nil {
+	if to, err = filepath.Rel(filepath.Dir(path), filepath.Join(root, to)); err != nil {
 		return err
 	}
 	return errors.Join(os.Remove(path), os.Symlink(to, path))
+}
+
+// linksInside removes links that lead to nothing, or out of the bundle, also through
+// other links: they would lead into the image.
+func linksInside(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() != fs.ModeSymlink {
+			return err
+		}
+		if _, err = root.Stat(filepath.FromSlash(name)); err == nil {
+			return nil
+		}
+		return root.Remove(filepath.FromSlash(name))
+	})
 }
 
 // ownLoader makes a program that uses the standard loader use the bundle's

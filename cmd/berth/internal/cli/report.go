@@ -19,8 +19,7 @@ import (
 type reportOf struct {
 	page.Options
 
-	out      string
-	selected string
+	out string
 }
 
 func (a *app) reportCommand() *cobra.Command {
@@ -48,7 +47,7 @@ berth compare. --force writes them, with the reasons.`,
 	fs := cmd.Flags()
 	fs.StringVarP(&o.out, "output", "o", "", "write the page to this `FILE`")
 	fs.BoolVar(&o.Force, "force", false, "write numbers that are refused, with the reasons as marks")
-	fs.Var((*selection.Text)(&o.selected), "select", "report only the trials for which this `EXPRESSION` is true")
+	fs.Var((*selection.Text)(&o.Select), "select", "report only the trials for which this `EXPRESSION` is true")
 	return cmd
 }
 
@@ -64,10 +63,6 @@ func (a *app) report(names []string, o *reportOf) error {
 	if o.Rules, err = numbers.RulesOf(runs); err != nil {
 		return err
 	}
-	if o.Selected, err = chosenTrials(runs, o.selected); err != nil {
-		return err
-	}
-	o.Choice = choice(o.selected)
 	b, err := page.Make(runs, &o.Options)
 	if err != nil {
 		return err

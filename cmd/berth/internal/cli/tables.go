@@ -8,11 +8,8 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
-	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // tableFlags are the flags of commands that print numbers.
@@ -91,7 +88,18 @@ func (a *app) showTable(names []string, o *tableOf) error {
 	if err != nil {
 		return err
 	}
-	res, err := o.of(runs, &numbers.Wanted{Force: o.force})
+	j, err := numbers.Join(runs)
+	if err != nil {
+		return err
+	}
+	w := &numbers.Wanted{By: o.by, K: int(o.k), Force: o.force, Select: o.filter.Expression}
+	if len(w.By) == 0 {
+		w.By = []string{"cell"}
+	}
+	if w.Rules, err = numbers.RulesOf(runs); err != nil {
+		return err
+	}
+	res, err := numbers.Table(j, w)
 	if err != nil {
 		return err
 	}
@@ -99,54 +107,4 @@ func (a *app) showTable(names []string, o *tableOf) error {
 		return err
 	}
 	return printTable(a.Printer, res, format)
-}
-
-// of makes the table of some runs.
-func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, error) {
-	j, err := numbers.Join(runs)
-	if err != nil {
-		return nil, err
-	}
-	if w.By = o.by; len(w.By) == 0 {
-		w.By = []string{"cell"}
-	}
-	if w.Rules, err = numbers.RulesOf(runs); err != nil {
-		return nil, err
-	}
-	if w.Selected, err = chosenTrials(runs, o.filter.Expression); err != nil {
-		return nil, err
-	}
-	w.K, w.Choice = int(o.k), choice(o.filter.Expression)
-	return numbers.Table(j, w)
-}
-
-// chosenTrials returns which trials of several runs count; nil for all.
-func chosenTrials(runs []numbers.Run, expression string) (func(*numbers.Trial) (bool, error), error) {
-	if expression == "" {
-		return nil, nil //nolint:nilnil // no choice is all trials
-	}
-	var manifests []*store.Manifest
-	for i := range runs {
-		manifests = append(manifests, runs[i].Manifest)
-	}
-	e, err := selection.Compile(expression, manifests...)
-	if err != nil {
-		return nil, err
-	}
-	for i := range runs {
-		if err = e.Notes(runs[i].Manifest, runs[i].Dir); err != nil {
-			return nil, err
-		}
-	}
-	return func(t *numbers.Trial) (bool, error) {
-		return e.Matches(&selection.Attempt{Manifest: t.Run.Manifest, Trial: t.TrialState, State: t.Accepted()})
-	}, nil
-}
-
-// choice names the flag that selects trials; empty if all are selected.
-func choice(expression string) string {
-	if expression == "" {
-		return ""
-	}
-	return selection.Flag
 }

@@ -5,12 +5,13 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
-
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -98,6 +99,42 @@ func Join(runs []Run) (*Joined, error) {
 		j.Notes = append(j.Notes, told(r)...)
 	}
 	return j, nil
+}
+
+// Choose returns the runs with the trials for which an expression of --select is true,
+// and a note that says so: a success rate over trials that were chosen by their result
+// says nothing about an agent. An empty expression chooses all.
+func (j *Joined) Choose(expression string) (*Joined, error) {
+	if expression == "" {
+		return j, nil
+	}
+	manifests := make([]*store.Manifest, len(j.Runs))
+	for i := range j.Runs {
+		manifests[i] = j.Runs[i].Manifest
+	}
+	e, err := selection.Compile(expression, manifests...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range j.Runs {
+		if err = e.Notes(manifests[i], j.Runs[i].Dir); err != nil {
+			return nil, err
+		}
+	}
+	chosen := *j
+	chosen.Trials = nil
+	for i := range j.Trials {
+		t := &j.Trials[i]
+		switch yes, err := e.Matches(&selection.Attempt{Manifest: t.Run.Manifest, Trial: t.TrialState, State: t.Accepted()}); {
+		case err != nil:
+			return nil, err
+		case yes:
+			chosen.Trials = append(chosen.Trials, *t)
+		}
+	}
+	chosen.Notes = append(slices.Clone(j.Notes), fmt.Sprintf("the numbers are those of the %d of %s that %s chooses",
+		len(chosen.Trials), terminal.Count(len(j.Trials), "trial", "trials"), selection.Flag))
+	return &chosen, nil
 }
 
 // told says what to know about the numbers of a run.

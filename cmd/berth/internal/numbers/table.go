@@ -20,14 +20,11 @@ const accepted = "the last attempt that settled the trial counts; all attempts b
 
 // Wanted says which table is made.
 type Wanted struct {
-	By    []string
-	K     int // for pass@k, all-k and best-of-k; 0: what every task has
-	Rules Rules
-	Force bool
-	// Selected says which trials count; nil: all. Choice names what it is made from,
-	// such as "--select", for the note that says so.
-	Selected func(*Trial) (bool, error)
-	Choice   string
+	By     []string
+	K      int // for pass@k, all-k and best-of-k; 0: what every task has
+	Rules  Rules
+	Force  bool
+	Select string // expression of the trials that count, as in package selection; empty: all
 }
 
 // group is the trials of one row.
@@ -51,8 +48,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 		fields = append([]groupField{cellField(j)}, fields...) // agents are not mixed with each other
 	}
 	res := &output.Table{
-		Level: level, Weigh: w.Rules.Weigh, Policy: summary.Policy, Accepted: accepted,
-		Notes: slices.Clone(j.Notes), Rows: []output.TableRow{},
+		Level: level, Weigh: w.Rules.Weigh, Policy: summary.Policy, Accepted: accepted, Rows: []output.TableRow{},
 	}
 	for i := range j.Runs {
 		res.Runs = append(res.Runs, j.Runs[i].Dir)
@@ -65,13 +61,11 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if res.Marks = slices.Concat(rules.Refused(j)...); len(res.Marks) > 0 && !w.Force {
 		return nil, Refusal(res.Marks)
 	}
-	groups, chosen, err := grouped(j, fields, w.Selected)
-	if err != nil {
+	if j, err = j.Choose(w.Select); err != nil {
 		return nil, err
 	}
-	if w.Selected != nil {
-		res.Notes = append(res.Notes, Chosen(chosen, len(j.Trials), w.Choice))
-	}
+	res.Notes = slices.Clone(j.Notes)
+	groups := grouped(j, fields)
 	raw := j.Raw()
 	for _, g := range groups {
 		g.is(raw)
@@ -96,26 +90,11 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	return res, nil
 }
 
-// Chosen is the note for numbers of a part of the trials only: a success rate over
-// trials that were chosen by their result says nothing about an agent.
-func Chosen(n, of int, choice string) string {
-	return fmt.Sprintf("the numbers are those of the %d of %s that %s chooses", n, terminal.Count(of, "trial", "trials"), choice)
-}
-
-// grouped sorts the trials into rows, in the order of their values. n is how many
-// trials are selected.
-func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)) (sorted []*group, n int, err error) {
+// grouped sorts the trials into rows, in the order of their values.
+func grouped(j *Joined, fields []groupField) []*group {
 	groups := map[string]*group{}
 	for i := range j.Trials {
 		t := &j.Trials[i]
-		if selected != nil {
-			if yes, err := selected(t); err != nil {
-				return nil, 0, err
-			} else if !yes {
-				continue
-			}
-		}
-		n++
 		for _, values := range places(t, fields) {
 			key := strings.Join(values, "\x00")
 			if groups[key] == nil {
@@ -124,8 +103,7 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 			groups[key].trials = append(groups[key].trials, t)
 		}
 	}
-	sorted = slices.Collect(maps.Values(groups))
-	slices.SortFunc(sorted, func(a, b *group) int {
+	return slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		for i := range fields {
 			if c := fields[i].compare(a.values[i], b.values[i]); c != 0 {
 				return c
@@ -133,7 +111,6 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 		}
 		return 0
 	})
-	return sorted, n, nil
 }
 
 // is says which kind of score the group is about.

@@ -238,8 +238,7 @@ func TestNumbersOfAChoiceSaySo(t *testing.T) {
 		note   string
 	}{
 		"a choice": {numbers.Wanted{
-			By: []string{"time"}, Choice: "--select",
-			Selected: func(t *numbers.Trial) (bool, error) { return *t.Accepted().Result.Score > 0, nil },
+			By: []string{"time"}, Select: "score > 0",
 		}, "the numbers are those of the 6 of 18 trials that --select chooses"},
 		"results": {numbers.Wanted{By: []string{"time", "outcome"}}, "trials with the same outcome"},
 		"all":     {numbers.Wanted{By: []string{"time"}}, ""},

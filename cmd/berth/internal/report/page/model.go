@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
@@ -22,13 +23,10 @@ import (
 
 // Options say how the numbers are computed.
 type Options struct {
-	Berth string // version of this program
-	Rules numbers.Rules
-	Force bool // also what the rules refuse, with marks
-	// Selected says which trials count; nil: all. Choice names what it is made from,
-	// such as "--select".
-	Selected func(*numbers.Trial) (bool, error)
-	Choice   string
+	Berth  string // version of this program
+	Rules  numbers.Rules
+	Force  bool   // also what the rules refuse, with marks
+	Select string // expression of the trials that count, as in numbers.Wanted
 	// Base is the address of the run in the viewer, for links to its attempts; empty:
 	// the report has no links.
 	Base string
@@ -102,11 +100,15 @@ func New(runs []numbers.Run, o *Options) (*Report, error) {
 	if all := slices.Concat(refused...); len(all) > 0 && !o.Force {
 		return nil, numbers.Refusal(all)
 	}
-	m := &Report{Title: j.Runs[0].Manifest.Header.Experiment, Base: o.Base, Berth: o.Berth, Notes: slices.Clone(j.Notes), Rules: o.Rules, joined: j}
-	raw := j.Raw() // of all trials, also those that are not selected
-	m.Raw = raw.Any()
-	if err = m.choose(o); err != nil {
+	if j, err = j.Choose(o.Select); err != nil {
 		return nil, err
+	}
+	if o.Select != "" && len(j.Trials) == 0 {
+		return nil, fmt.Errorf("%s chooses no trial, so that there is nothing to report", selection.Flag)
+	}
+	raw := j.Raw() // of all trials, also those that are not selected
+	m := &Report{
+		Title: j.Runs[0].Manifest.Header.Experiment, Base: o.Base, Berth: o.Berth, Notes: slices.Clone(j.Notes), Rules: o.Rules, Raw: raw.Any(), joined: j,
 	}
 	for i := range j.Cells {
 		m.Cells = append(m.Cells, &cell{
@@ -145,29 +147,6 @@ func New(runs []numbers.Run, o *Options) (*Report, error) {
 	}
 	m.found()
 	return m, m.pack()
-}
-
-// choose leaves the trials that are selected.
-func (m *Report) choose(o *Options) error {
-	if o.Selected == nil {
-		return nil
-	}
-	var kept []numbers.Trial
-	for i := range m.joined.Trials {
-		yes, err := o.Selected(&m.joined.Trials[i])
-		if err != nil {
-			return err
-		}
-		if yes {
-			kept = append(kept, m.joined.Trials[i])
-		}
-	}
-	if len(kept) == 0 {
-		return fmt.Errorf("%s chooses no trial, so that there is nothing to report", o.Choice)
-	}
-	m.Notes = append(m.Notes, numbers.Chosen(len(kept), len(m.joined.Trials), o.Choice))
-	m.joined.Trials = kept
-	return nil
 }
 
 // add counts a trial, with the attempt that counts if it was measured.

@@ -188,12 +188,12 @@ func TestPageFollowsTheRules(t *testing.T) {
 		t.Errorf("exposed results: %v", err)
 	}
 	o.Rules.RefuseExposed = false
-	o.Choice, o.Selected = "--select", func(t *numbers.Trial) (bool, error) { return t.Measured() && *t.Accepted().Result.Score > 0, nil }
+	o.Select = "score > 0"
 	m, err := New([]numbers.Run{r}, &o)
 	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].rate() != 1 || m.Cells[0].Planned >= 24 {
 		t.Errorf("a choice: %v, %+v", err, m)
 	}
-	o.Selected = func(*numbers.Trial) (bool, error) { return false, nil }
+	o.Select = "false"
 	if _, err = Make([]numbers.Run{r}, &o); err == nil || !strings.Contains(err.Error(), "--select chooses no trial") {
 		t.Errorf("a choice of nothing: %v", err)
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
@@ -56,7 +58,7 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	defer box.close()
+	defer func() { _ = box.close() }()
 	const n = 600
 	var in, out []time.Duration
 	for i := range n + 50 {
@@ -84,69 +86,92 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// made is one sandbox with a shell through a relay.
+// made is one sandbox, with a shell through a relay if it was made by sandbox.
 type made struct {
 	shell *sandbox.Client
 	box   *host.Sandbox
-	undo  []func()
+	undo  []func() error
 }
 
-func (m *made) close() {
-	for i := len(m.undo) - 1; i >= 0; i-- { //nolint:modernize // nothing else reads undo at the same time
-		m.undo[i]()
+func (m *made) close() (err error) {
+	for _, undo := range slices.Backward(m.undo) {
+		err = errors.Join(err, undo())
 	}
+	m.undo = nil
+	return err
 }
 
-func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
-	m := &made{}
-	b.made++
-	unique := func(name string) string { return filepath.Join(b.dir, fmt.Sprint(name, b.made)) }
+// sandboxd installs the program of sandboxes.
+func (b *bench) sandboxd() (binary string, err error) {
+	binary, _, err = host.Install(filepath.Join(b.dir, "d"), filepath.Join(b.bin, "berth-sandboxd"))
+	return binary, err
+}
+
+// unique returns a short path that nothing else has.
+func (b *bench) unique(name string) string {
+	return filepath.Join(b.dir, fmt.Sprint(name, b.made.Add(1)))
+}
+
+// create makes a sandbox without a network, as a plain trial has it.
+func (b *bench) create(ctx context.Context, e environment.Environment, binary string, spec environment.Spec) (m *made, err error) {
+	m = &made{}
 	defer func() {
 		if err != nil {
-			m.close()
+			err = errors.Join(err, m.close())
 		}
 	}()
-	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(b.bin, "plugins")}})
+	folder, err := host.NewFolder(b.unique("c"), binary)
 	if err != nil {
 		return nil, err
 	}
-	m.undo = append(m.undo, h.Stop)
-	e, _, err := h.Environment(ctx, env)
-	if err != nil {
-		return nil, err
-	}
-	binary, _, err := host.Install(filepath.Join(b.dir, "d"), filepath.Join(b.bin, "berth-sandboxd"))
-	if err != nil {
-		return nil, err
-	}
-	folder, err := host.NewFolder(unique("c"), binary)
-	if err != nil {
-		return nil, err
-	}
-	m.undo = append(m.undo, func() { _ = folder.Close() })
-	spec := environment.Spec{
-		Labels:  environment.Labels{Owner: "bench", Trial: "bench", Attempt: 1},
-		Network: environment.Network{Mode: environment.NetworkNone}, Control: folder.Path, Lease: time.Minute, Scratch: b.dir,
-	}
+	m.undo = append(m.undo, folder.Close)
+	spec.Labels = environment.Labels{Owner: "bench", Trial: "bench", Attempt: 1}
+	spec.Network, spec.Control, spec.Lease, spec.Scratch = environment.Network{Mode: environment.NetworkNone}, folder.Path, time.Minute, b.dir
 	got, err := e.Create(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	m.undo = append(m.undo, func() { _, _ = e.Destroy(context.WithoutCancel(ctx), got.ID) })
-	box, err := host.Connect(ctx, folder, got.PID, time.Minute)
+	m.undo = append(m.undo, func() error { _, err := e.Destroy(context.WithoutCancel(ctx), got.ID); return err })
+	if m.box, err = host.Connect(ctx, folder, got.PID, time.Minute); err != nil {
+		return nil, err
+	}
+	m.undo = append(m.undo, func() error { _ = m.box.Close(); return nil }) // its process may be gone
+	return m, nil
+}
+
+// sandbox makes a sandbox of an environment with a shell.
+func (b *bench) sandbox(ctx context.Context, env string) (m *made, err error) {
+	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(b.bin, "plugins")}})
 	if err != nil {
 		return nil, err
 	}
-	m.undo = append(m.undo, func() { _ = box.Close() })
-	m.box = box
-	r, err := relay.New(unique("r"), relay.Of(box, host.Session{ID: "bench"}))
+	defer func() {
+		if err != nil {
+			h.Stop()
+		}
+	}()
+	e, _, err := h.Environment(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	m.undo = append(m.undo, func() { _ = r.Shut(context.WithoutCancel(ctx)) })
-	if err = r.Open(ctx); err != nil {
+	binary, err := b.sandboxd()
+	if err != nil {
 		return nil, err
 	}
-	m.shell, err = sandbox.Dial(r.Address())
-	return m, err
+	if m, err = b.create(ctx, e, binary, environment.Spec{}); err != nil {
+		return nil, err
+	}
+	m.undo = slices.Insert(m.undo, 0, func() error { h.Stop(); return nil })
+	r, err := relay.New(b.unique("r"), relay.Of(m.box, host.Session{ID: "bench"}))
+	if err == nil {
+		m.undo = append(m.undo, func() error { return r.Shut(context.WithoutCancel(ctx)) })
+		err = r.Open(ctx)
+	}
+	if err == nil {
+		m.shell, err = sandbox.Dial(r.Address())
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
 }

@@ -3,19 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
 // engineImage is the image that scripts/engines-for-tests loads into its
@@ -42,8 +39,6 @@ type measured struct {
 	api        *http.Client
 	env        environment.Environment
 	binary     string // sandboxd
-	serial     int
-	mu         sync.Mutex
 }
 
 func unixClient(path string) *http.Client {
@@ -89,7 +84,7 @@ func (m *measured) all(ctx context.Context, f *figures) error {
 	if m.env, _, err = h.Environment(ctx, m.name); err != nil {
 		return err
 	}
-	if m.binary, _, err = host.Install(filepath.Join(m.dir, "d"), filepath.Join(m.bin, "berth-sandboxd")); err != nil {
+	if m.binary, err = m.sandboxd(); err != nil {
 		return err
 	}
 	for _, flight := range []int{1, 4, 16} {
@@ -100,53 +95,13 @@ func (m *measured) all(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// spec returns the specification of a sandbox, as a plain trial makes it.
-func (m *measured) spec(control string) environment.Spec {
-	return environment.Spec{
-		Labels: environment.Labels{Owner: "bench", Trial: "bench", Attempt: 1}, Image: environment.Image{Ref: engineImage},
-		Network: environment.Network{Mode: environment.NetworkNone}, Control: control, Lease: time.Minute, Scratch: m.dir,
-		Config: []byte(`{"socket": "unix://` + m.path + `"}`),
-	}
-}
-
-func (m *measured) next() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.serial++
-	return fmt.Sprintf("%s%d", m.name[:1], m.serial)
-}
-
-// box is a sandbox with its core.
-type box struct {
-	id     string
-	core   *host.Sandbox
-	folder *host.Folder
-}
-
-func (m *measured) open(ctx context.Context) (*box, error) {
-	folder, err := host.NewFolder(filepath.Join(m.dir, m.next()), m.binary)
-	if err != nil {
-		return nil, err
-	}
-	got, err := m.env.Create(ctx, m.spec(folder.Path))
-	if err != nil {
-		return nil, errors.Join(err, folder.Close())
-	}
-	core, err := host.Connect(ctx, folder, got.PID, time.Minute)
-	return &box{got.ID, core, folder}, err
-}
-
-func (m *measured) close(ctx context.Context, x *box) error {
-	_, err := m.env.Destroy(ctx, x.id)
-	if x.core != nil {
-		_ = x.core.Close()
-	}
-	return errors.Join(err, x.folder.Close())
+func (m *measured) open(ctx context.Context) (*made, error) {
+	return m.create(ctx, m.env, m.binary, environment.Spec{Image: environment.Image{Ref: engineImage}, Config: []byte(`{"socket": "unix://` + m.path + `"}`)})
 }
 
 // bare creates, starts and removes a container by hand.
 func (m *measured) bare(ctx context.Context) error {
-	name := "berth-bench-" + m.next()
+	name := filepath.Base(m.unique("berth-bench-"))
 	const at = "/v1.40/containers/"
 	body := fmt.Sprintf(`{"Image": %q, "Entrypoint": ["/bin/sleep", "300"], "HostConfig": {"NetworkMode": "none", "LogConfig": {"Type": "none"}, "Binds": ["%s:/berth:ro"]}}`, engineImage, m.dir)
 	if err := m.call(ctx, http.MethodPost, at+"create?name="+name, []byte(body)); err != nil {
@@ -169,10 +124,10 @@ func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 		began := time.Now()
 		err := loop(n, flight, func() error {
 			x, err := m.open(ctx)
-			if x != nil {
-				err = errors.Join(err, m.close(ctx, x))
+			if err != nil {
+				return err
 			}
-			return err
+			return x.close()
 		})
 		if err != nil {
 			return err

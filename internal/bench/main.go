@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -107,7 +108,7 @@ func run(ctx context.Context) error {
 type bench struct {
 	bin     string // folder of the built programs
 	dir     string // for everything temporary, short
-	made    int    // sandboxes
+	made    atomic.Int64
 	figures figures
 }
 

@@ -121,7 +121,7 @@ func (s *browsing) open(ctx context.Context) (o *open, err error) {
 	if o.box, err = s.b.sandbox(ctx, "local"); err != nil {
 		return nil, err
 	}
-	undo = append(undo, o.box.close)
+	undo = append(undo, func() { _ = o.box.close() })
 	e, _, err := s.plugins.Environment(ctx, "browser")
 	if err != nil {
 		return nil, err

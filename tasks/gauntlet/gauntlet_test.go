@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/task/tasktest"
+	"github.com/berth-eval/berth/tasks/internal/pagetest"
 )
 
 const sample = "tasks/graph.yaml/tc_graph_001"
@@ -371,4 +372,14 @@ func TestForeignFiles(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
 	}
+}
+
+func TestThePagesAreComplete(t *testing.T) {
+	t.Parallel()
+	words := []string{"id", "prompt", "difficulty_level", "gt.answer", "website.url", "eval_config", "eval_config.answer", "llm_judge_gt", tolerancesFile}
+	for _, a := range applications {
+		words = append(words, "tc_"+a.ids+"_", a.capture.URL+a.capture.Script)
+		pagetest.Complete(t, "reference/compare.md", nil, a.settings...)
+	}
+	pagetest.Complete(t, "gauntlet.md", []any{&Config{}}, words...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/task/tasktest"
+	"github.com/berth-eval/berth/tasks/internal/pagetest"
 )
 
 func dataset(t *testing.T, files map[string]string) string {
@@ -293,4 +294,12 @@ func TestTheLevelsThatShip(t *testing.T) {
 	if len(problems) > 0 || len(tasks) != 60 || len(of) != 8 {
 		t.Errorf("%d levels, %v, %q", len(tasks), of, problems)
 	}
+}
+
+func TestThePageIsComplete(t *testing.T) {
+	t.Parallel()
+	if len(classNames()) != len(classes) {
+		t.Errorf("%d names of %d classes", len(classNames()), len(classes))
+	}
+	pagetest.Complete(t, "games.md", []any{&Config{}, &about{}}, classNames()...)
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/task/tasktest"
+	"github.com/berth-eval/berth/tasks/internal/document"
+	"github.com/berth-eval/berth/tasks/internal/pagetest"
 )
 
 const sample = "tasks/101_office/sort-letters.yaml"
@@ -398,4 +400,17 @@ func TestSolutionsAreBesideThePublishedFiles(t *testing.T) {
 		!strings.Contains(err.Error(), "folder in the dataset") {
 		t.Errorf("a folder elsewhere: %v", err)
 	}
+}
+
+func TestThePageIsComplete(t *testing.T) {
+	t.Parallel()
+	top := (&document.Reader{}).YAML([]byte("{codex: {}}"))
+	all(top, false, false)
+	codex := (&document.Reader{}).In("codex", nil)
+	new(keys).codex(codex)
+	words := slices.DeleteFunc(append(top.Known, codex.Known...), func(key string) bool { return key == "codex" })
+	if len(words) < 22 {
+		t.Errorf("keys %q", words)
+	}
+	pagetest.Complete(t, "closed-loop.md", []any{&Config{}}, words...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/task/tasktest"
+	"github.com/berth-eval/berth/tasks/internal/pagetest"
 )
 
 // png is the beginning of a picture; the format does not look into it.
@@ -367,4 +368,10 @@ func FuzzActions(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestThePageIsComplete(t *testing.T) {
+	t.Parallel()
+	words := slices.Concat(doings, ways[1:], slices.Collect(maps.Keys(bys))) // css is what a selector is without by
+	pagetest.Complete(t, "webui.md", []any{&Config{}}, words...)
 }

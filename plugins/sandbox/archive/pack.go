@@ -103,23 +103,21 @@ func (p *packer) entry(dir int, name, as string, depth int) error {
 	if as == "" {
 		head.Name = name
 	}
-	switch st.Mode & unix.S_IFMT {
+	switch kind := st.Mode & unix.S_IFMT; kind {
 	case unix.S_IFLNK:
 		err = p.link(dir, name, head)
 	case unix.S_IFREG:
 		err = p.file(dir, name, head)
 	case unix.S_IFDIR:
 		err = p.folder(dir, name, as, head, depth)
-	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
-		err = fmt.Errorf("%w: device, socket or pipe", fault.ErrUnsafe)
+	default:
 		if p.how.Special && as != "" {
 			head.Typeflag = tar.TypeFifo
-			if t := st.Mode & unix.S_IFMT; t == unix.S_IFCHR || t == unix.S_IFBLK {
+			if kind == unix.S_IFCHR || kind == unix.S_IFBLK {
 				head.Typeflag = tar.TypeChar
 			}
 			return p.t.WriteHeader(head)
 		}
-	default:
 		err = fmt.Errorf("%w: device, socket or pipe", fault.ErrUnsafe)
 	}
 	if as != "" && errors.Is(err, fault.ErrUnsafe) {

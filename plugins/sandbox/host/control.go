@@ -89,11 +89,9 @@ func (s *Sandbox) RestartServices(ctx context.Context) (started []string, change
 // its image was; zero: unknown. It fails with fault.ErrTooLarge if there are more
 // than 500,000 files.
 func (s *Sandbox) Mark(ctx context.Context, c system.Commands, made time.Time) error {
-	q := &pb.MarkRequest{Env: wire.Bytes(c.Env), Dir: []byte(c.Dir), Programs: wire.Bytes(c.Programs), Work: wire.Bytes(c.Work)}
-	if !made.IsZero() {
-		q.Made = made.UnixNano()
-	}
-	_, err := s.control.Mark(ctx, q)
+	_, err := s.control.Mark(ctx, &pb.MarkRequest{
+		Env: wire.Bytes(c.Env), Dir: []byte(c.Dir), Programs: wire.Bytes(c.Programs), Work: wire.Bytes(c.Work), Made: nanos(made),
+	})
 	return wrap("list the files of the system", err)
 }
 

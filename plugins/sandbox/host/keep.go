@@ -24,38 +24,41 @@ var ErrUnfit = errors.New("the files of the sandbox cannot be copied")
 // sandbox was made, and maxBytes bounds the content of the files. s is the core's session. A process that changes a file meanwhile
 // may make it fail. Fails with ErrUnfit.
 func Keep(ctx context.Context, s sandbox.Shell, made time.Time, maxBytes int64, out io.Writer) error {
-	q := system.KeepQuery{MaxBytes: maxBytes}
-	if !made.IsZero() {
-		q.Made = made.UnixNano()
-	}
-	return inside(ctx, s, system.Keep, line(q), out)
+	return inside(ctx, s, system.Keep, line(system.KeepQuery{MaxBytes: maxBytes, Made: nanos(made)}), out)
 }
 
 // Restore takes files of an archive of Keep into a new sandbox of the same image, in
 // which nothing was started. It follows no link there. Fails with ErrUnfit.
 func Restore(ctx context.Context, s sandbox.Shell, q system.RestoreQuery, in io.Reader) (done system.Restored, err error) {
-	out := output.NewTail(mostAnswer)
-	if err = inside(ctx, s, system.Restore, io.MultiReader(line(q), in), out); err != nil {
-		return done, err
-	}
-	if err = json.Unmarshal([]byte(out.String()), &done); err != nil {
-		return done, fmt.Errorf("restore files: read the answer: %w", err)
-	}
-	return done, nil
+	err = answer(ctx, s, system.Restore, io.MultiReader(line(q), in), &done)
+	return done, err
 }
 
 // SetAside removes links that were made in a sandbox since it was made and lead into some
 // folders (absolute), and names them. s is the core's session. Fails with ErrUnfit.
 func SetAside(ctx context.Context, s sandbox.Shell, made time.Time, folders []string) (gone system.Names, err error) {
-	q := system.AsideQuery{Folders: folders}
-	if !made.IsZero() {
-		q.Made = made.UnixNano()
-	}
-	out := output.NewTail(mostAnswer)
-	if err = inside(ctx, s, system.Aside, line(q), out); err == nil {
-		err = json.Unmarshal([]byte(out.String()), &gone)
-	}
+	err = answer(ctx, s, system.Aside, line(system.AsideQuery{Folders: folders, Made: nanos(made)}), &gone)
 	return gone, err
+}
+
+// nanos is a moment as our program takes it.
+func nanos(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano()
+}
+
+// answer runs our own program and reads what it answers.
+func answer(ctx context.Context, s sandbox.Shell, word string, in io.Reader, to any) error {
+	out := output.NewTail(mostAnswer)
+	if err := inside(ctx, s, word, in, out); err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(out.String()), to); err != nil {
+		return fmt.Errorf("%s files: read the answer: %w", word, err)
+	}
+	return nil
 }
 
 // mostAnswer is how many bytes our program may answer: two lists of 100 names.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -116,17 +117,9 @@ func (x *exchange) store() error {
 	}
 	if x.line.Unkept {
 		return fmt.Errorf("the requests and answers of the attempt take more than %d MiB: from here on their digests are written down and not they, "+
-			"requests that came to nothing are not written down at all, and the attempt cannot be replayed to its end", x.s.g.record()>>20)
+			"requests that came to nothing are not written down at all, and the attempt cannot be replayed to its end", cmp.Or(x.s.g.o.Record, maxRecord)>>20)
 	}
 	return nil
-}
-
-// record returns how many bytes of bodies an attempt may keep.
-func (g *Gateway) record() int64 {
-	if g.o.Record > 0 {
-		return g.o.Record
-	}
-	return maxRecord
 }
 
 // roomOf returns the room for bodies in the folder of an attempt, shared by all
@@ -136,7 +129,7 @@ func (g *Gateway) roomOf(dir string) *recording.Room {
 	defer g.mu.Unlock()
 	r := g.records[dir]
 	if r == nil {
-		r = recording.NewRoom(g.record())
+		r = recording.NewRoom(cmp.Or(g.o.Record, maxRecord))
 		g.records[dir] = r
 	}
 	return r

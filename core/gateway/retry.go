@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func (x *exchange) events() bool { return x.facts.Stream && !x.call.Array }
 // sign returns the keep-alive for the client, its media type, and the interval.
 // Spaces before JSON mean nothing.
 func (x *exchange) sign() (sign []byte, kind string, every time.Duration) {
-	every = x.s.g.silence()
+	every = cmp.Or(x.s.g.o.Silence, silence)
 	switch {
 	case x.events():
 		return x.d.KeepAlive(), eventStream, every
@@ -108,13 +109,6 @@ func (x *exchange) late(f dialect.Failure) bool {
 		return false
 	}
 	return true
-}
-
-func (g *Gateway) silence() time.Duration {
-	if g.o.Silence > 0 {
-		return g.o.Silence
-	}
-	return silence
 }
 
 // paced sends the request when the rate limit allows it, and again after the

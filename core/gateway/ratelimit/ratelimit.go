@@ -7,6 +7,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"reflect"
@@ -78,22 +79,10 @@ type Limiter struct {
 
 // New makes a limiter.
 func New(o Options) *Limiter {
-	p := &Limiter{o: o, changed: make(chan struct{}), limit: usualStart}
-	if o.Max > 0 {
-		p.limit = float64(o.Max)
-	} else {
-		p.o.Max = usualMax
-	}
-	if p.o.GiveUpAfter == 0 {
-		p.o.GiveUpAfter = 10 * time.Minute
-	}
-	if p.o.First == 0 {
-		p.o.First = time.Second
-	}
-	if p.o.Longest == 0 {
-		p.o.Longest = time.Minute
-	}
-	return p
+	limit := float64(cmp.Or(o.Max, usualStart))
+	o.Max, o.GiveUpAfter = cmp.Or(o.Max, usualMax), cmp.Or(o.GiveUpAfter, 10*time.Minute)
+	o.First, o.Longest = cmp.Or(o.First, time.Second), cmp.Or(o.Longest, time.Minute)
+	return &Limiter{o: o, changed: make(chan struct{}), limit: limit}
 }
 
 // Turn is the permission for one request.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,15 +92,8 @@ const (
 // an earlier one queued and that have no result. The caller closes it.
 func New(ctx context.Context, o Options) (*Coordinator, error) {
 	s := &o.Settings
-	if s.LostAfter <= 0 {
-		s.LostAfter = LostAfter
-	}
-	if s.Beat <= 0 {
-		s.Beat = min(Beat, s.LostAfter/6)
-	}
-	if s.Idle <= 0 {
-		s.Idle = Idle
-	}
+	s.LostAfter, s.Idle = cmp.Or(s.LostAfter, LostAfter), cmp.Or(s.Idle, Idle)
+	s.Beat = cmp.Or(s.Beat, min(Beat, s.LostAfter/6))
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}

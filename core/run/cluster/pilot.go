@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -177,10 +178,7 @@ func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
 
 // done reports whether there is nothing more to do, and why.
 func (p *Pilot) done(ctx context.Context, idle time.Duration) (bool, string) {
-	limit := p.settings.Idle
-	if p.o.Idle > 0 {
-		limit = p.o.Idle
-	}
+	limit := cmp.Or(p.o.Idle, p.settings.Idle)
 	switch {
 	case len(p.running) > 0:
 		return false, ""

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 )
 
@@ -60,7 +59,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.token = hex.EncodeToString(secret[:])
-	libraries, err := charts.Libraries()
+	libraries, err := page.Libraries()
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 	"unicode"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
-	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -42,12 +41,7 @@ type whole struct {
 	Policy    template.HTML // content of the security policy, made of digests only
 	CSS       template.CSS
 	JS        template.JS
-	Libraries []packed
-}
-
-// packed is a library in the page.
-type packed struct {
-	ID, Name, Version, Licence, Base64 string
+	Libraries []Library
 }
 
 // Make returns the report of the runs as one file.
@@ -59,7 +53,7 @@ func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	libraries, hashes, err := unpacked()
+	libraries, err := Libraries()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +63,14 @@ func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	}
 	css, _ := Assets.ReadFile("page.css") // they are embedded
 	js, _ := Assets.ReadFile("page.js")
-	scripts := append([]string{hash(js)}, hashes...)
+	scripts := []string{hash(js)}
+	for i := range libraries {
+		h, err := libraries[i].hash()
+		if err != nil {
+			return nil, err
+		}
+		scripts = append(scripts, h)
+	}
 	f := &whole{
 		Report: r, CSS: template.CSS(css), JS: template.JS(js), Libraries: libraries, //nolint:gosec // both are ours
 		Policy: template.HTML("default-src 'none'; script-src " + strings.Join(scripts, " ") + "; style-src " + hash(css) + //nolint:gosec // digests only
@@ -92,25 +93,6 @@ func Visible(r rune) rune {
 		return '?'
 	}
 	return r
-}
-
-// unpacked returns the libraries for the page, and the digests of their sources
-// for its policy.
-func unpacked() (all []packed, hashes []string, err error) {
-	libraries, err := charts.Libraries()
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range libraries {
-		l := &libraries[i]
-		source, err := l.Source()
-		if err != nil {
-			return nil, nil, err
-		}
-		all = append(all, packed{"lib-" + l.Name, l.Name, l.Version, l.Licence, armour(l.Packed)})
-		hashes = append(hashes, hash(source))
-	}
-	return all, hashes, nil
 }
 
 // hash returns a source of a security policy: the digest of a script or a style.
@@ -179,7 +161,8 @@ func Functions() template.FuncMap {
 			}
 			return strconv.FormatFloat((total/time.Duration(n)).Seconds(), 'f', 1, 64) + " s"
 		},
-		"add": func(a, b int) int { return a + b },
+		"armour": armour,
+		"add":    func(a, b int) int { return a + b },
 	}
 }
 

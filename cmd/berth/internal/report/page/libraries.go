@@ -1,6 +1,4 @@
-// Package charts has the libraries that draw the charts of results. The script of a
-// report has the charts.
-package charts
+package page
 
 import (
 	"bytes"
@@ -38,11 +36,12 @@ func Libraries() ([]Library, error) {
 	return all, nil
 }
 
-// Source returns the source of a library.
-func (l *Library) Source() ([]byte, error) {
+// hash returns the source of the library for a security policy.
+func (l *Library) hash() (string, error) {
 	r, err := gzip.NewReader(bytes.NewReader(l.Packed))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.Name, err)
+		return "", fmt.Errorf("%s: %w", l.Name, err)
 	}
-	return io.ReadAll(r)
+	b, err := io.ReadAll(r)
+	return hash(b), err
 }

@@ -96,7 +96,7 @@ func Join(runs []Run) (*Joined, error) {
 			ids[t.ID] = r
 			j.Trials = append(j.Trials, Trial{TrialState: t, Run: r, Cell: place[t.Cell], TaskName: named(r, t)})
 		}
-		j.Notes = append(j.Notes, told(r)...)
+		j.Notes = append(j.Notes, r.notes()...)
 	}
 	return j, nil
 }
@@ -137,21 +137,17 @@ func (j *Joined) Choose(expression string) (*Joined, error) {
 	return &chosen, nil
 }
 
-// told says what to know about the numbers of a run.
-func told(r *Run) []string {
-	notes := damaged(r)
+// notes say what to know about the numbers of the run: which records could not be
+// read, and what people did to it.
+func (r *Run) notes() (notes []string) {
+	if n := r.Index.Torn + r.Index.Damaged; n > 0 {
+		notes = append(notes, fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt%s",
+			r.Name(), terminal.Count(n, "record", "records"), resume(". Run ", []*Run{r}, "")))
+	}
 	for _, what := range summary.Interventions(r.Index) {
 		notes = append(notes, r.Name()+", since it was planned: "+what)
 	}
 	return notes
-}
-
-// damaged says which records of a run could not be read.
-func damaged(r *Run) []string {
-	if n := r.Index.Torn + r.Index.Damaged; n > 0 {
-		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt%s", r.Name(), terminal.Count(n, "record", "records"), resume(". Run ", []*Run{r}, ""))}
-	}
-	return nil
 }
 
 // cell returns the place of a cell of a run, adding it if it is a new one.

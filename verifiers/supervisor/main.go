@@ -25,7 +25,7 @@ func main() {
 		plugins.Verifier(plugins.Info{
 			Name: "loop-result", Version: "1.0.0",
 			Doc:      "Makes the result of an attempt out of the judgements of all its rounds by the verifier supervisor. The best score counts.",
-			Settings: func(s plugins.Settings) []config.Problem { return config.Validate(s.JSON, &resultSettings{}) },
+			Settings: plugins.SettingsAreConfig[ResultConfig],
 		}, ResultConfig{}, verifier.Traits{Needs: verifier.NeedsNone}, loopResult{}),
 	)
 }

@@ -48,16 +48,16 @@ const schema = `{
 
 // instructions returns the system prompt: that of the experiment, or else our own. task
 // is what the agent was told.
-func instructions(s *settings, task string) string {
+func instructions(s *Config, task string) string {
 	tags := make([]string, len(rules.Tags))
 	for i, t := range rules.Tags {
 		tags[i] = string(t)
 	}
 	commands := ""
-	if s.tools == toolsSandbox {
+	if s.Tools == toolsSandbox {
 		commands = inSandbox
 	}
-	text := s.prompt
+	text := s.Prompt
 	if text == "" {
 		text = system
 		if commands != "" {
@@ -86,7 +86,7 @@ type earlier struct {
 }
 
 // firstMessage describes the state of the attempt.
-func firstMessage(r *verifier.Request, s *settings, task, steps string) string {
+func firstMessage(r *verifier.Request, s *Config, task, steps string) string {
 	var before []earlier
 	for _, v := range ownVerdicts(r.Earlier) {
 		before = append(before, earlier{Round: v.Round, Decision: v.Decision, Labels: v.Labels, Score: v.Scores[scoreName].Value, Rationale: v.Rationale})

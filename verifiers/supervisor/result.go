@@ -20,8 +20,8 @@ const (
 
 // Verify implements verifier.Verifier.
 func (loopResult) Verify(_ context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
-	s, err := resultSettingsOf(&r)
-	if err != nil {
+	var s ResultConfig
+	if err = r.DecodeSettings(&s); err != nil {
 		return v, err
 	}
 	ends, why, err := turns(&r)

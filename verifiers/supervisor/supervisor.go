@@ -119,7 +119,7 @@ func completed(r *verifier.Request, p rules.Policy) (rules.Gate, error) {
 }
 
 // judge asks the model until it replies without calling tools.
-func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, log func(string)) (reply rules.Reply, err error) {
+func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *Config, log func(string)) (reply rules.Reply, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxAll, errLong)
 	defer cancel()
 	task, err := r.ReadFile("instruction.md", maxFile)
@@ -133,11 +133,11 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 	own := bench{request: r}
 	defer own.close()
 	tools := viewtools.Tools
-	if s.tools == toolsSandbox {
+	if s.Tools == toolsSandbox {
 		tools = append(slices.Clone(tools), runTool)
 	}
 	q := chat.Request{
-		System: instructions(s, string(task)), Tools: tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
+		System: instructions(s, string(task)), Tools: tools, Schema: json.RawMessage(schema), Effort: s.Effort, Temperature: s.Temperature,
 		Messages: []chat.Message{{Role: chat.User, Text: firstMessage(r, s, string(task), said)}},
 	}
 	for calls := 0; ; calls++ {
@@ -160,7 +160,7 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 		results := make([]chat.Result, len(a.Calls))
 		for i, c := range a.Calls {
 			log(fmt.Sprintf("%s %s", c.Name, brief(c.Arguments)))
-			if c.Name != runTool.Name || s.tools != toolsSandbox {
+			if c.Name != runTool.Name || s.Tools != toolsSandbox {
 				results[i] = viewtools.View(r.View).Do(c)
 			} else if results[i], err = own.do(ctx, c); err != nil {
 				return reply, err

@@ -112,8 +112,8 @@ func TestThePromptOfTheExperiment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ config, task, want string }{
 		"replaced": {
-			`{"prompt":"MINE: {{task}} by {{rubric}}. {{instructions}} {{x}}{{commands}}[{{tags}}]"}`, `{"instructions":"BE FAIR, not {{task}}."}`,
-			`"system":"MINE: Write the price into price.txt. by references/eval_rule.md. BE FAIR, not {{task}}. {{x}}[follow_public_task, keep_query_literal`,
+			`{"prompt":"MINE: {{task}} by {{rubric}}. {{instructions}} {x}{{commands}}[{{tags}}]"}`, `{"instructions":"BE FAIR, not {{task}}."}`,
+			`"system":"MINE: Write the price into price.txt. by references/eval_rule.md. BE FAIR, not {{task}}. {x}[follow_public_task, keep_query_literal`,
 		},
 		"nothing of ours":   {`{"prompt":"MINE."}`, `{"instructions":"BE FAIR."}`, `"system":"MINE."`},
 		"about commands":    {`{"prompt":"MINE. {{commands}}","tools":"sandbox"}`, `{}`, `"system":"MINE. With the tool run you can`},
@@ -241,7 +241,7 @@ func TestAJudgementHasATimeLimit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				r := verifier.Request{View: view, Stage: "main"}
-				_, err := judge(t.Context(), &c.m, &r, &settings{}, func(string) {})
+				_, err := judge(t.Context(), &c.m, &r, &Config{}, func(string) {})
 				if err == nil || !strings.Contains(err.Error(), c.reason) || c.m.asked != c.asked || time.Since(begin) != c.takes || errors.Is(err, agent.ErrModel) != c.down {
 					t.Errorf("%d asked in %s: %v; want %d in %s", c.m.asked, time.Since(begin), err, c.asked, c.takes)
 				}
@@ -443,7 +443,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	if err != nil || s.Gate != "text" || s.HandoffScore {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err = resultSettingsOf(&verifier.Request{Settings: json.RawMessage(`{"threshold":2}`)}); err == nil {
+	if _, err = (loopResult{}).Verify(t.Context(), verifier.Request{Settings: json.RawMessage(`{"threshold":2}`)}, nil); err == nil || !strings.Contains(err.Error(), "threshold") {
 		t.Error("a threshold of 2")
 	}
 }

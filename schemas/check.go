@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -72,64 +73,50 @@ func Check(schema string, text []byte) error {
 	return s.Validate(v)
 }
 
-// ofFile says which schema describes a file of a run folder, by its path in
-// it; each line of a file of lines is one text. Files of others, such as what
-// was collected from a sandbox, have none.
-func ofFile(path string) (schema string, lines bool) {
-	parts := strings.Split(filepath.ToSlash(path), "/")
-	name := parts[len(parts)-1]
-	switch {
-	case path == store.ManifestFile:
-		return "manifest-line", true
-	case path == store.SummaryFile:
-		return "summary", false
-	case parts[0] == store.JournalDir:
-		return "journal-line", true
-	case parts[0] == cluster.Dir && len(parts) == 3:
-		switch {
-		case parts[1] == "queue":
-			return "cluster-job", false
-		case (parts[1] == "pilots" || parts[1] == "coordinators") && strings.HasSuffix(path, ".jsonl"):
-			return "cluster-line", true
+// attempt is the folder of any attempt.
+const attempt = store.TrialsDir + "/*/*/"
+
+// runFiles are the files of a run folder that have a schema. Each line of a file of
+// lines is one text.
+var runFiles = []struct {
+	path, schema string
+	lines        bool
+}{
+	{store.ManifestFile, "manifest-line", true},
+	{store.SummaryFile, "summary", false},
+	{store.JournalDir + "/*", "journal-line", true},
+	{cluster.Dir + "/queue/*", "cluster-job", false},
+	{cluster.Dir + "/pilots/*.jsonl", "cluster-line", true},
+	{cluster.Dir + "/coordinators/*.jsonl", "cluster-line", true},
+	{attempt + record.ExchangesFile, "exchange", true},
+	{attempt + record.ResultFile, "result", false},
+	{attempt + store.ChecksumsFile, "checksums", false},
+	{attempt + record.EventsFile, "event", true},
+	{attempt + record.TurnsFile, "turn", true},
+	{attempt + record.StepsFile, "step", true},
+	{attempt + record.SurfaceFile, "surface-line", true},
+	{attempt + record.VerdictsFile, "verdict", true},
+	{attempt + record.TrajectoryFile, "trajectory", false},
+	{attempt + record.LogFile, "log-line", true},
+}
+
+// ofFile says which schema describes a file of a run folder, by its path in it. Files
+// of others, such as what was collected from a sandbox, have none.
+func ofFile(name string) (schema string, lines bool) {
+	for _, f := range runFiles {
+		if ok, _ := path.Match(f.path, name); ok { //nolint:errcheck // the patterns are well-formed
+			return f.schema, f.lines
 		}
-		return "", false
-	case parts[0] != store.TrialsDir:
-		return "", false
-	case len(parts) == 5 && strings.Join(parts[3:], "/") == record.ExchangesFile:
-		return "exchange", true
-	case len(parts) != 4:
-		return "", false
 	}
-	switch name {
-	case record.ResultFile:
-		return "result", false
-	case store.ChecksumsFile:
-		return "checksums", false
-	case record.EventsFile:
-		return "event", true
-	case record.TurnsFile:
-		return "turn", true
-	case record.StepsFile:
-		return "step", true
-	case record.SurfaceFile:
-		return "surface-line", true
-	case record.VerdictsFile:
-		return "verdict", true
-	case record.TrajectoryFile:
-		return "trajectory", false
-	case record.LogFile:
-		return "log-line", true
-	default:
-		return "", false
-	}
+	return "", false
 }
 
 // isArtifacts says whether a file of a run folder is the manifest of what was
 // collected: that of the attempt, or of one of its stages where it has several.
 // Of an attempt with one stage a file of that name further down is one that was
 // collected.
-func isArtifacts(dir, path string) bool {
-	parts := strings.Split(path, "/")
+func isArtifacts(dir, name string) bool {
+	parts := strings.Split(name, "/")
 	if len(parts) < 5 || parts[0] != store.TrialsDir || parts[3] != record.ArtifactsDir || parts[len(parts)-1] != collect.ManifestFile {
 		return false
 	}
@@ -162,8 +149,8 @@ func CheckRun(dir string) (checked int, err error) {
 	return checked, err
 }
 
-func checkFile(path, schema string, lines bool) (checked int, err error) {
-	b, err := os.ReadFile(path)
+func checkFile(file, schema string, lines bool) (checked int, err error) {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
@@ -184,7 +171,7 @@ func checkFile(path, schema string, lines bool) (checked int, err error) {
 	}
 	for i, text := range texts {
 		if e := Check(schema, text); e != nil {
-			err = errors.Join(err, fmt.Errorf("%s: text %d: %w", path, i+1, e))
+			err = errors.Join(err, fmt.Errorf("%s: text %d: %w", file, i+1, e))
 		}
 	}
 	return len(texts), err

@@ -17,7 +17,9 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 func (a *app) planCommand() *cobra.Command {
@@ -241,4 +243,162 @@ func costText(c output.Cost) string {
 		s += fmt.Sprintf(" (the run stops at %.2f USD)", *c.LimitUSD)
 	}
 	return s
+}
+
+// sayDeclared prints what tasks declare, and as a table what not every cell delivers.
+func (a *app) sayDeclared(p *output.Plan) {
+	for _, d := range p.Declared {
+		var all, everywhere []string
+		var differ []task.Feature
+		for _, f := range d.Features {
+			if all = append(all, string(f)); deliveredBy(d, f) {
+				everywhere = append(everywhere, string(f))
+			} else {
+				differ = append(differ, f)
+			}
+		}
+		text := ""
+		switch {
+		case len(d.Cells) == 0:
+			text = "; no cell can run it"
+		case len(differ) == 0:
+			text = "; every cell delivers all of it"
+		case len(everywhere) > 0:
+			text = "; every cell delivers " + strings.Join(everywhere, ", ")
+		}
+		a.Printf("declared by %s: %s%s\n", terminal.Clean(someTasks(d.Tasks, len(p.Tasks))), strings.Join(all, ", "), text)
+		if len(differ) > 0 {
+			a.deliveries(d, differ, p)
+		}
+		a.Printf("\n")
+	}
+}
+
+func deliveredBy(d plan.Declared, f task.Feature) bool {
+	for _, c := range d.Cells {
+		if c.Delivery[f] != feasible.Delivered {
+			return false
+		}
+	}
+	return true
+}
+
+// someTasks names the first of some tasks.
+func someTasks(names []string, of int) string {
+	switch {
+	case len(names) == of && of > 1:
+		return fmt.Sprintf("all %d tasks", of)
+	case len(names) > 2:
+		return fmt.Sprintf("%d tasks (%s, %s and others)", len(names), names[0], names[1])
+	default:
+		return strings.Join(names, ", ")
+	}
+}
+
+// deliveries prints how cells deliver some features.
+func (a *app) deliveries(d plan.Declared, fs []task.Feature, p *output.Plan) {
+	t := terminal.Table{Head: []string{"cell"}}
+	for _, f := range fs {
+		t.Head = append(t.Head, string(f))
+	}
+	for _, c := range d.Cells {
+		var row []string
+		for _, f := range fs {
+			row = append(row, cmp.Or(string(c.Delivery[f]), "not known"))
+		}
+		for _, key := range c.Cells {
+			t.Row(append([]string{terminal.Clean(cellName(p, key))}, row...)...)
+		}
+	}
+	t.Write(a.Printer)
+}
+
+// cellName is what tables call a cell; the only cell of an experiment has an empty key.
+func cellName(p *output.Plan, key string) string {
+	if key == "" && len(p.Cells) > 0 {
+		return p.Cells[0].Agent
+	}
+	return key
+}
+
+// sayNeeds prints what several tasks declare, one line for those that declare the same.
+func (a *app) sayNeeds(tasks []output.TaskReport) {
+	var lists []string // of features, in the order of the tasks
+	names := map[string][]string{}
+	for _, r := range tasks {
+		var fs []string
+		for _, n := range r.Needs {
+			if !slices.Contains(fs, string(n.Feature)) {
+				fs = append(fs, string(n.Feature))
+			}
+		}
+		list := strings.Join(fs, ", ")
+		if list == "" {
+			continue
+		}
+		if names[list] == nil {
+			lists = append(lists, list)
+		}
+		names[list] = append(names[list], r.Name)
+	}
+	for _, list := range lists {
+		a.Printf("declared by %s: %s\n", terminal.Clean(someTasks(names[list], len(tasks))), list)
+	}
+	if len(lists) > 0 {
+		a.Printf("\n")
+	}
+}
+
+func (a *app) validateCommand() *cobra.Command {
+	var f experiment.Flags
+	cmd := &cobra.Command{
+		Use:   "validate [PATH]",
+		Short: "Check an experiment without running it",
+		Long: `Reads an experiment and its tasks, asks the plugins that it names, and prints
+all problems at once. PATH is a file, or a folder whose *.hcl files are read;
+the default is the current folder. Missing secrets are not reported here, but
+by berth plan.`,
+		Example: "  berth validate experiment.hcl\n  berth validate . --var model=small --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := a.load(cmd.Context(), experimentPath(args), &f)
+			if err != nil {
+				return err
+			}
+			l.Close() // before any output, so that no plugin is left running
+			return a.sayValid(l)
+		},
+	}
+	f.Register(cmd)
+	return cmd
+}
+
+func (a *app) sayValid(l *experiment.Loaded) error {
+	v := output.Validate{Diagnostics: l.Diagnostics, Problems: []plan.Problem{}, Missing: []plan.Missing{}}
+	v.Valid = !l.Diagnostics.HasErrors() && l.Experiment != nil
+	if l.Plan != nil {
+		v.Problems = append(v.Problems, l.Plan.Problems...)
+		v.Missing = append(v.Missing, l.Plan.Missing...)
+		l.Secrets = nil
+	}
+	for i := range v.Problems {
+		v.Valid = v.Valid && v.Problems[i].Severity != plan.Error
+	}
+	for i := range v.Missing {
+		v.Valid = v.Valid && v.Missing[i].Kind != plan.MissingPlugin
+	}
+	done, err := a.Answer(v)
+	if err == nil && !done {
+		err = l.Complain(a.Printer)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !v.Valid:
+		return &exit{exitUsage, nil}
+	case !done:
+		a.Printf("%s is valid: %s of %s in %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"),
+			terminal.Count(len(l.Plan.Tasks), "task", "tasks"), terminal.Count(len(l.Experiment.Cells), "cell", "cells"))
+	}
+	return nil
 }

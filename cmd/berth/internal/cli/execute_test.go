@@ -80,15 +80,6 @@ func TestARunIsResumed(t *testing.T) {
 	run(t, "berth", "resume", made).must(usage("No such folder: "+filepath.Join(dir, "tasks"), "nothing was started"))
 }
 
-func TestARequirementThatIsNotMet(t *testing.T) {
-	t.Parallel()
-	dir := experiment(t)
-	made := ranIn(t, dir, "--require", "passed=1")
-	if made == "" {
-		t.Error("no run")
-	}
-}
-
 // An archive of a run can be audited without the run.
 func TestABundleIsAudited(t *testing.T) {
 	t.Parallel()

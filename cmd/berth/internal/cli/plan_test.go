@@ -101,32 +101,6 @@ func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
 	}
 }
 
-// What is wrong with an experiment is said with its file and line.
-func TestAnExperimentThatIsWrong(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ old, text, want string }{
-		"does not parse": {"experiment \"e\" {", "experiment \"e\" {{", "experiment.hcl line 1"},
-		"is misspelt":    {"matrix {", "matrx {", "experiment.hcl line 4"},
-		"has no dataset": {"dataset.tasks]", "dataset.tsks]", "experiment.hcl line 2"},
-		"has no plugin":  {`plugin = "nop"`, `plugin = "nopp"`, `"nopp"`},
-		"has no tasks":   {"./tasks", "./none", "experiment.hcl line 10"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := experiment(t)
-			write(t, dir, map[string]string{"experiment.hcl": strings.Replace(experimentText, tt.old, tt.text, 1)})
-			for _, command := range []string{"validate", "plan", "run"} {
-				if r := run(t, "berth", command, dir).must(exit(2), complains(tt.want)); command == "validate" && r.out != "" {
-					t.Errorf("an answer: %s", r.out)
-				}
-			}
-		})
-	}
-	dir := experiment(t)
-	write(t, dir, map[string]string{"tasks/one/task.toml": "[task\n"})
-	run(t, "berth", "task", "check", filepath.Join(dir, "tasks")).must(exit(2), prints("task.toml:1"))
-}
-
 // A verifier block that no task names is an error, so that a typing mistake in
 // its label does not leave the grading to other settings. It is a warning if
 // tasks that were not read may name it.

@@ -39,7 +39,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	defer end()
 	err = a.programs(ctx, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck})
 	if err != nil && a.sandbox.Gone() { // nothing but the core has used it
-		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
+		return environmentFailed(err)
 	}
 	return err
 }

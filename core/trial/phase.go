@@ -64,7 +64,8 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	}
 	p.Start = a.now()
 	before := a.kills()
-	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
+	event := record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who}
+	a.recorder.Event(event)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, a.deadline(p.Name, limit))
 	err := a.starved(p, before, a.at(p, limits.Caused(ctx, f(ctx))))
 	cancel()
@@ -76,9 +77,8 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 		p.Error = a.recorder.Text(err.Error(), limits.ErrorText)
 	}
 	a.res.Phases = append(a.res.Phases, p)
-	a.recorder.Event(record.Event{
-		Type: record.EventPhaseEnd, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who, Error: p.Error,
-	})
+	event.Type, event.Error = record.EventPhaseEnd, p.Error
+	a.recorder.Event(event)
 	return err
 }
 
@@ -100,6 +100,12 @@ func instead(err error, f record.Error) error {
 	at := outcome.Of(record.ByCore, err)
 	f.Phase, f.Stage = at.Phase, at.Stage
 	return &f
+}
+
+// environmentFailed returns err as one of the environment, after which the attempt is
+// made again.
+func environmentFailed(err error) error {
+	return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
 }
 
 // owner returns who is at fault for an error in work of that boundary. Once the

@@ -144,7 +144,7 @@ func (s *stage) lost(ctx context.Context, err error) error {
 		return dead
 	}
 	if !s.a.touched {
-		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
+		return environmentFailed(err)
 	}
 	s.out.AgentEnd = record.SandboxLost
 	return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)})

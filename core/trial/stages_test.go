@@ -48,7 +48,6 @@ func TestStages(t *testing.T) {
 			return reward(verifier.Pass, 1), nil
 		}}
 	}
-	half := 0.5
 	for _, tt := range []struct {
 		name    string
 		set     func(b *bench)
@@ -62,12 +61,6 @@ func TestStages(t *testing.T) {
 			b.judges["judge"] = failsIn("s2")
 			b.task.Stages[1].MinScores = map[string]float64{"reward": 0.5}
 		}, record.Failed, 1. / 3, []record.Outcome{record.Passed, record.Failed, record.NotRun}},
-		{"only the last counts, and it was not reached", func(b *bench) {
-			b.judges["judge"] = failsIn("s2")
-			b.task.Stages[1].MinScores = map[string]float64{"reward": 0.5}
-			b.task.Success.Reduce = task.ReduceLast
-			b.task.Success.AtLeast = &half
-		}, record.Failed, 0, []record.Outcome{record.Passed, record.Failed, record.NotRun}},
 		{"a setup that fails in the second", func(b *bench) {
 			b.task.Stages[1].Setup = []task.Command{{Argv: []string{"false"}}}
 		}, record.AgentError, 1. / 3, []record.Outcome{record.Passed, record.AgentError, record.NotRun}},

@@ -103,15 +103,24 @@ func below(name string) (string, error) {
 
 func (x *extraction) folder(name string) error {
 	root, err := x.c.open()
-	if err != nil {
-		return err
+	if err == nil {
+		err = x.unplaced(name, root.MkdirAll(name, 0o755))
 	}
-	if err = root.MkdirAll(name, 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
-			x.drop(name, "its place is taken by a file")
-			return nil
-		}
-		return hostOrName(x, name, err)
+	return err
+}
+
+// unplaced returns an error of the host. If another entry, or the file system, does not
+// let name be there, it drops the entry and returns nil.
+func (x *extraction) unplaced(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR):
+		x.drop(name, "its place, or that of its folder, is taken")
+	case untrusted.RefusesName(err):
+		x.drop(name, "this host's file system refuses the name")
+	default:
+		return hostError{err}
 	}
 	return nil
 }
@@ -127,21 +136,13 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 	}
 	const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
 	f, err := root.OpenFile(name, fresh, mode)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // usually an earlier entry has created its folder
-		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
-			x.drop(name, "its folder's place is taken by a file")
-			return nil
-		}
-		if err == nil {
+	if errors.Is(err, fs.ErrNotExist) { // usually an earlier entry has created its folder
+		if err = root.MkdirAll(filepath.Dir(name), 0o755); err == nil {
 			f, err = root.OpenFile(name, fresh, mode)
 		}
 	}
-	if errors.Is(err, fs.ErrExist) {
-		x.drop(name, "its place is taken")
-		return nil
-	}
 	if err != nil {
-		return hostOrName(x, name, err)
+		return x.unplaced(name, err)
 	}
 	left := x.c.MaxBytes - x.c.bytes
 	w := x.c.Redactor.Writer(f)
@@ -182,16 +183,6 @@ func (m markHost) Write(p []byte) (int, error) {
 
 func hostly(err error) error {
 	if err == nil {
-		return nil
-	}
-	return hostError{err}
-}
-
-// hostOrName drops an entry whose name this file system refuses; any other
-// error is a failure of the host.
-func hostOrName(x *extraction, name string, err error) error {
-	if untrusted.RefusesName(err) {
-		x.drop(name, "this host's file system refuses the name")
 		return nil
 	}
 	return hostError{err}

@@ -103,11 +103,9 @@ func unsupportedCases() []unsupportedCase {
 // modeCases are about the verification mode.
 func modeCases() []unsupportedCase {
 	return []unsupportedCase{
-		{"stricter", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeRestarted }, ""},
 		{"weaker", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
 			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive
 		}, "not stricter"},
-		{"weaker than the default", func(t *task.Task, c *cell.Cell, _ *feasible.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
 		{"copies with a sandbox", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
 		{"copies for a verifier that needs the sandbox", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeCopies }, "needs the sandbox"},
 		{"copies for a verifier that reads copies", func(t *task.Task, c *cell.Cell, k *feasible.Known) {

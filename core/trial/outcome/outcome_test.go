@@ -37,28 +37,6 @@ func failed(o record.Outcome) *record.Error {
 
 func one(string) int { return 1 }
 
-func TestReduceTakesValuesInTheirOrder(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		r, usual task.Reducer
-		want     float64
-	}{
-		{"", task.ReduceLast, 2},
-		{"", task.ReduceMean, 3},
-		{task.ReduceMean, task.ReduceLast, 3},
-		{task.ReduceMax, task.ReduceLast, 6},
-		{task.ReduceMin, task.ReduceLast, 1},
-		{task.ReduceLast, task.ReduceMean, 2},
-	} {
-		if got, ok := outcome.Reduce(tt.r, tt.usual, []float64{1, 6, 2}); got != tt.want || !ok {
-			t.Errorf("Reduce(%q, %q) = %v, %v; want %v", tt.r, tt.usual, got, ok, tt.want)
-		}
-	}
-	if _, ok := outcome.Reduce(task.ReduceMean, "", nil); ok {
-		t.Error("Reduce of nothing is something")
-	}
-}
-
 func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
 	t.Parallel()
 	vs := []verifier.Verdict{
@@ -91,14 +69,6 @@ func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
 	}
 	if vs[3].Scores["a"].Value != 0.4 {
 		t.Error("Rounds changed what it was given")
-	}
-	failedLater := []verifier.Verdict{verdict("x", verifier.Pass, 0.9), verdict("x", verifier.Fail, 0.1)}
-	if got := outcome.Rounds(&task.Interaction{Reduce: task.ReduceMax}, failedLater)[0]; got.Decision != verifier.Fail || got.Scores["a"].Value != 0.9 {
-		t.Errorf("got %s and %v; want the last decision, fail, and the best score, 0.9", got.Decision, got.Scores)
-	}
-	passedLater := []verifier.Verdict{verdict("x", verifier.Continue, 0.1), verdict("x", verifier.Pass, 0.9)}
-	if got := outcome.Rounds(&task.Interaction{Reduce: task.ReduceMin}, passedLater)[0]; got.Decision != verifier.Pass || got.Scores["a"].Value != 0.1 {
-		t.Errorf("got %s and %v; want the last decision, pass, and the worst score, 0.1", got.Decision, got.Scores)
 	}
 }
 

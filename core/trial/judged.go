@@ -185,10 +185,10 @@ func (s *stage) judgeEnv(own cell.Verifier, m models.Session) (map[string]string
 	return sandbox.Merge(env, addresses, cell.Strings(own.Env)), nil
 }
 
-// unjudged returns an error if the programs of the task gave a verdict although
-// their model did not answer the last request, or refused one because of the
+// checkJudgeAnswered returns an error if the programs of the task gave a verdict
+// although their model did not answer the last request, or refused one because of the
 // budget. Such a verdict says nothing about the agent's work.
-func (s *stage) unjudged() error {
+func (s *stage) checkJudgeAnswered() error {
 	if s.models == nil {
 		return nil
 	}
@@ -247,7 +247,7 @@ func plainName(name string, number int) string {
 // another attempt. scratch is emptied before the second call.
 func callVerifier[T any](ctx context.Context, s *stage, p VerifierPlugin, scratch string, f func(verifier.Verifier) (T, error)) (T, error) {
 	v, err := f(p.Verifier)
-	if !died(err) || p.OwnProcess == nil || !s.a.touched || ctx.Err() != nil {
+	if !died(err) || p.OwnProcess == nil || !s.a.agentActed || ctx.Err() != nil {
 		return v, err
 	}
 	own, stop, failed := p.OwnProcess(ctx)

@@ -42,14 +42,14 @@ type attempt struct {
 	degraded     []string                     // what the environment could not fully enforce, each once
 	session      *session                     // the agent's, while one is open
 	scratch      string                       // what the agent's last session left on the host
-	touched      bool                         // the agent may have run a command, or acted on the surface
+	agentActed   bool                         // the agent may have run a command, or acted on the surface
 	commanded    bool                         // the agent may have run a command
 	missingUsers map[string]bool              // users of the task that the sandbox lacked before that
 	leftRunning  bool                         // the agent left processes running in mode live, or a service runs that it could have changed
 	surface      surfaced                     // of the task
-	marked       bool                         // a turn has begun, and its changes have not been looked for yet
-	markedAt     time.Time                    // before that list was made
-	ended        int64                        // processes of the job that the kernel ended in the last phase
+	systemListed bool                         // the files of the system were listed before the agent's first command
+	listedAt     time.Time                    // before that list was made
+	oomKilled    int64                        // processes of the job that the kernel ended in the last phase
 }
 
 // phase runs one phase with its own deadline, and a line in the record at its
@@ -95,8 +95,8 @@ func (a *attempt) at(p record.Phase, err error) error {
 	return &f
 }
 
-// instead returns f, which explains err, with the phase of err.
-func instead(err error, f record.Error) error {
+// explain returns f, which explains err, with the phase of err.
+func explain(err error, f record.Error) error {
 	at := outcome.Of(record.ByCore, err)
 	f.Phase, f.Stage = at.Phase, at.Stage
 	return &f
@@ -105,7 +105,7 @@ func instead(err error, f record.Error) error {
 // environmentFailed returns err as one of the environment, after which the attempt is
 // made again.
 func environmentFailed(err error) error {
-	return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
+	return explain(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
 }
 
 // owner returns who is at fault for an error in work of that boundary. Once the
@@ -113,7 +113,7 @@ func environmentFailed(err error) error {
 // the error is the agent's, and it gets no further attempt. Causes that the
 // host can prove to be others are attributed where they happen.
 func (a *attempt) owner(work record.Boundary) record.Boundary {
-	if a.touched && (work == record.ByEnvironment || work == record.ByTask) {
+	if a.agentActed && (work == record.ByEnvironment || work == record.ByTask) {
 		return record.ByAgent
 	}
 	return work
@@ -163,10 +163,10 @@ func noMemory(err error) *record.Error {
 // before, and attributes the error of the phase to that. A sandbox with a limit of its
 // own is in another group. An error of a turn stays the agent's unless the sandbox ended.
 func (a *attempt) starved(p record.Phase, before int64, err error) error {
-	if a.ended = a.kills() - before; a.ended <= 0 {
+	if a.oomKilled = a.kills() - before; a.oomKilled <= 0 {
 		return err
 	}
-	a.recorder.Note(p, "job_oom_kills", "the memory limit of this job was used up, and the kernel ended %d of its processes, of this attempt or of another one at the same time", a.ended)
+	a.recorder.Note(p, "job_oom_kills", "the memory limit of this job was used up, and the kernel ended %d of its processes, of this attempt or of another one at the same time", a.oomKilled)
 	if err == nil || errors.Is(err, errJobMemory) {
 		return err
 	}
@@ -179,7 +179,7 @@ func (a *attempt) starved(p record.Phase, before int64, err error) error {
 	default:
 		return err
 	}
-	return instead(err, *noMemory(err))
+	return explain(err, *noMemory(err))
 }
 
 // imageFault returns an error of the task, or nil, when the agent's first

@@ -352,7 +352,7 @@ func (s *stage) keepFiles(ctx context.Context) error {
 	}
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
 	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
-		err := a.unkeepable()
+		err := a.whyNotKept()
 		frozen := err == nil && s.mode == task.ModeImage && !a.sandbox.Frozen().IsZero()
 		if frozen { // nothing can be started in it
 			err = a.resume(ctx)
@@ -375,9 +375,9 @@ func (s *stage) keepFiles(ctx context.Context) error {
 	})
 }
 
-// unkeepable says why the files of the main container are not all that the agent
+// whyNotKept says why the files of the main container are not all that the agent
 // worked on.
-func (a *attempt) unkeepable() error {
+func (a *attempt) whyNotKept() error {
 	switch e := &a.task.Environment; {
 	case len(a.task.Stages) > 1:
 		return errors.New("a task of several stages is verified in each of them, with the files that it had then")

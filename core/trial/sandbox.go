@@ -78,7 +78,7 @@ func (a *attempt) orphaned(ctx context.Context, w *sandbox.Sandbox, err error) e
 	if errors.Is(err, errJobMemory) || !errors.Is(dead, plugin.ErrPluginGone) && w.Process == a.environmentProcess() {
 		return nil
 	}
-	return instead(err, record.Error{
+	return explain(err, record.Error{
 		Boundary: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
 		Err: fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(dead, plugin.ErrPluginGone)),
 	})
@@ -151,7 +151,7 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 	}
 	sidecars, kept := w.KeepSidecars(ctx, a.in.Record, logs, a.recorder.Text)
 	for _, s := range sidecars {
-		if s.Lost != "" && a.touched { // otherwise it is the error that ended the attempt
+		if s.Lost != "" && a.agentActed { // otherwise it is the error that ended the attempt
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
 	}

@@ -270,7 +270,7 @@ func (s *stage) settled(ctx context.Context, p record.Phase) error {
 // healthcheck is the task's, unless it runs files that changed during the agent's turn.
 func (s *stage) healthcheck(ctx context.Context, p record.Phase) (*task.Healthcheck, error) {
 	h := s.a.task.Healthcheck
-	if h == nil || !s.a.marked {
+	if h == nil || !s.a.systemListed {
 		return h, nil
 	}
 	files, err := s.a.sandbox.Names(ctx, h.Argv)
@@ -297,7 +297,7 @@ func (s *stage) fillSecond(ctx context.Context) error {
 	w.holds = true
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
 	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
-		err := a.stayedStill(ctx)
+		err := a.reportMoved(ctx)
 		if err == nil && !w.lasts {
 			err = a.sandbox.Stop(ctx)
 		}
@@ -454,5 +454,5 @@ func (s *stage) lostTestbed(ctx context.Context, w *testbed, err error) error {
 	if w.holds && !w.steers {
 		f = record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("the verifier's sandbox was lost: %w", err)}
 	}
-	return cmp.Or(s.a.orphaned(ctx, w.box, err), instead(err, f))
+	return cmp.Or(s.a.orphaned(ctx, w.box, err), explain(err, f))
 }

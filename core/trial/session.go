@@ -44,7 +44,7 @@ type session struct {
 	door     *surfaces.Door // nil: no surface
 	tools    io.Closer      // the surface as tools in the sandbox; nil: there are none
 	models   models.Session // nil: no models
-	told     string         // of the first message: what the agent does not make known itself
+	preamble string         // of the first message: what the agent does not make known itself
 	recorder *recorder.SessionRecorder
 
 	turns   int // number of turns begun
@@ -177,14 +177,14 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 			return nil, err
 		}
 		if o.role == agent.RoleAgent && s.relay != nil {
-			s.told = o.needs.Told(setup.Servers, setup.Skills)
+			s.preamble = o.needs.Told(setup.Servers, setup.Skills)
 		}
 	}
 	if err = s.access(ctx); err != nil {
 		return nil, err
 	}
 	if s.relay != nil || s.door != nil {
-		a.touched = true
+		a.agentActed = true
 	}
 	a.commanded = a.commanded || s.relay != nil
 	bounded, cancel := limits.Limited(ctx, "it", limits.Open)

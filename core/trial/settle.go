@@ -46,10 +46,8 @@ func (s *stage) settle(ctx context.Context) error {
 		switch s.mode {
 		case task.ModeRestarted:
 			return s.restart(ctx)
-		case task.ModeCopies:
-			return s.still(ctx)
-		case task.ModeImage, task.ModeSeparate:
-			return s.still(ctx)
+		case task.ModeCopies, task.ModeImage, task.ModeSeparate:
+			return s.quiesce(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
 				s.a.leftRunning = true
@@ -88,12 +86,12 @@ func (s *stage) freeze(ctx context.Context, round int) (thaw func() error, err e
 
 // resume resumes the agent's sandbox.
 func (a *attempt) resume(ctx context.Context) error {
-	return errors.Join(a.stayedStill(ctx), a.sandbox.Resume(ctx))
+	return errors.Join(a.reportMoved(ctx), a.sandbox.Resume(ctx))
 }
 
-// stayedStill reports what ran in the agent's sandbox although it was frozen: what
+// reportMoved reports what ran in the agent's sandbox although it was frozen: what
 // was copied meanwhile may not be of one moment.
-func (a *attempt) stayedStill(ctx context.Context) error {
+func (a *attempt) reportMoved(ctx context.Context) error {
 	moved, err := a.sandbox.Moved(ctx)
 	if len(moved) > 0 {
 		a.recorder.Exposed(record.Phase{Name: record.PhaseThaw, Who: record.ByAgent}, "ran_while_frozen",
@@ -102,11 +100,11 @@ func (a *attempt) stayedStill(ctx context.Context) error {
 	return err
 }
 
-// still ends every process of the agent's sandbox before anything is copied out of
+// quiesce ends every process of the agent's sandbox before anything is copied out of
 // it: a process that is only frozen can wake itself with a timer that sends
 // SIGCONT. If a later stage continues in the sandbox, freezing has to do. Mode image
 // looks at its running services first, and copies its files later.
-func (s *stage) still(ctx context.Context) error {
+func (s *stage) quiesce(ctx context.Context) error {
 	if s.mode == task.ModeImage || s.i+1 < len(s.a.task.Stages) {
 		return s.a.sandbox.Halt(ctx)
 	}
@@ -307,7 +305,7 @@ func (s *stage) mark(ctx context.Context) error {
 	if !a.needs.Shell && !a.needs.Terminal {
 		return nil
 	}
-	if !a.marked {
+	if !a.systemListed {
 		return a.listSystem(ctx, p)
 	}
 	if s.mode == task.ModeSeparate || !s.inSandbox(s.atEnd()) {
@@ -332,7 +330,7 @@ func (a *attempt) listSystem(ctx context.Context, p record.Phase) error {
 		}
 		c.Env, c.Programs = append(c.Env, of.Env...), append(c.Programs, of.Programs...)
 	}
-	a.marked, a.markedAt = true, time.Now()
+	a.systemListed, a.listedAt = true, time.Now()
 	err := a.sandbox.Mark(ctx, c, a.sandbox.Asked)
 	if errors.Is(err, fault.ErrTooLarge) {
 		a.newStage(0).unknownChanges(p, err)
@@ -345,7 +343,7 @@ func (a *attempt) listSystem(ctx context.Context, p record.Phase) error {
 // that the agent could have changed. It records the first, apart from those in some
 // folders.
 func (s *stage) changes(ctx context.Context, p record.Phase, without ...string) host.Changed {
-	if !s.a.marked {
+	if !s.a.systemListed {
 		return host.Changed{}
 	}
 	now, err := s.a.sandbox.Changes(ctx, append(s.fresh(), without...)...)
@@ -365,10 +363,10 @@ func (s *stage) systemChanged(p record.Phase, now host.Changed, when string) {
 // setAside removes links of the agent that lead into the folders of the tests: what they
 // lead to is there only when the tests run.
 func (s *stage) setAside(ctx context.Context, p record.Phase) error {
-	if !s.a.marked || s.graded != s.a.sandbox || len(s.fresh()) == 0 {
+	if !s.a.systemListed || s.graded != s.a.sandbox || len(s.fresh()) == 0 {
 		return nil
 	}
-	gone, err := host.SetAside(ctx, s.graded.Core(), s.a.markedAt, s.fresh())
+	gone, err := host.SetAside(ctx, s.graded.Core(), s.a.listedAt, s.fresh())
 	if errors.Is(err, host.ErrUnfit) {
 		s.a.recorder.Exposed(p, "links_unknown", "cannot tell which links lead into the folders of the tests: %s", err)
 		return nil
@@ -412,7 +410,7 @@ func (s *stage) commands(uses []task.VerifierUse) (system.Commands, error) {
 // servicesAgain checks the services again after the verification, because the
 // agent may have caused what they started meanwhile.
 func (s *stage) servicesAgain(ctx context.Context, p record.Phase) {
-	if !s.a.sandbox.Served() || !s.a.touched || s.a.sandbox.Gone() {
+	if !s.a.sandbox.Served() || !s.a.agentActed || s.a.sandbox.Gone() {
 		return
 	}
 	services, err := s.a.sandbox.SuspectServices(ctx)

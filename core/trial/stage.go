@@ -129,7 +129,7 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	if changed := s.tampered(ctx, err); changed != nil {
 		f := outcome.Of(record.ByAgent, err)
 		s.a.recorder.Violated(record.Phase{Name: f.Phase, Stage: f.Stage}, "pid1_changed", "%s", changed)
-		return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed})
+		return explain(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed})
 	}
 	if errors.Is(err, errJobMemory) {
 		return err
@@ -137,23 +137,23 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	if s.second != nil && s.second.began {
 		return s.lostTestbed(context.WithoutCancel(ctx), s.second, err)
 	}
-	if !s.a.sandbox.Gone() && (!s.a.touched || s.a.sandbox.Able(ctx)) {
+	if !s.a.sandbox.Gone() && (!s.a.agentActed || s.a.sandbox.Able(ctx)) {
 		return err
 	}
 	if dead := s.a.orphaned(ctx, s.a.sandbox, err); dead != nil {
 		return dead
 	}
-	if !s.a.touched {
+	if !s.a.agentActed {
 		return environmentFailed(err)
 	}
 	s.out.AgentEnd = record.SandboxLost
-	return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)})
+	return explain(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)})
 }
 
 // tampered returns an error if PID 1 of the agent's or of the graded sandbox was
 // changed, by the agent or by its work during the tests, or nil.
 func (s *stage) tampered(ctx context.Context, err error) error {
-	if !s.a.touched {
+	if !s.a.agentActed {
 		return nil
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
@@ -228,7 +228,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 			a.recorder.Note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
 		}
 	}
-	if !a.touched { // everything that runs now belongs to the task, including what its setup started
+	if !a.agentActed { // everything that runs now belongs to the task, including what its setup started
 		ps, err := a.sandbox.Processes(ctx)
 		if err == nil {
 			a.sandbox.Known, err = ps.Keys(), a.findMissingUsers(ctx)
@@ -336,7 +336,7 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 	a := s.a
 	s.turns++
 	if a.session.turns == 0 {
-		s.message.Text += a.session.told
+		s.message.Text += a.session.preamble
 	}
 	s.message.Turn = a.session.turns + 1
 	b := s.bounds()

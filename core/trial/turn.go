@@ -216,7 +216,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 			return why
 		}
 		code := s.out.LastTurn.ExitCode
-		if a.ended > 0 && (code == -1 || code == 137) { // it, or the last command of a shell, was killed
+		if a.oomKilled > 0 && (code == -1 || code == 137) { // it, or the last command of a shell, was killed
 			return noMemory(errKilled)
 		}
 	}

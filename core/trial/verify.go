@@ -321,7 +321,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 		}
 	}
 	if err == nil && len(plugin.Traits.Models) == 0 {
-		err = s.unjudged()
+		err = s.checkJudgeAnswered()
 	}
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err

@@ -82,6 +82,23 @@ func TestModes(t *testing.T) {
 	}
 }
 
+func TestAnExperimentMakesAModeStricterOnly(t *testing.T) {
+	t.Parallel()
+	needs(t, listener)
+	b := newBench(t, does(listener), tests(asks))
+	b.task.Mode, b.cell.Verify = task.ModeLive, task.ModeRestarted
+	if r := b.run(t.Context(), t); r.Mode != "restarted" || !found(r, "processes_ended") {
+		t.Errorf("mode %s, findings %s", r.Mode, pretty(r.Findings))
+	}
+	b = newBench(t, does("true"), tests("true"))
+	b.task.Mode, b.cell.Verify = task.ModeRestarted, task.ModeLive
+	r := b.run(t.Context(), t)
+	want(t, r, record.NotRun, "", record.Unknown)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "not stricter") {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
 // withTests adds a folder resource of the verifier at /tests.
 func withTests(t *testing.T, b *bench, files map[string]string) {
 	t.Helper()

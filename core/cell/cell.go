@@ -105,12 +105,12 @@ type User struct {
 
 // Limits bound an attempt. Zero keeps the limit of the task.
 type Limits struct {
-	AgentTime    time.Duration `json:"agent_time_ns,omitempty" berth:"agent_time" doc:"Deadline of each turn of the agent, instead of the task's."`
-	VerifierTime time.Duration `json:"verifier_time_ns,omitempty" berth:"verifier_time" doc:"Deadline of each verification, instead of the task's."`
+	AgentTime    time.Duration `json:"agent_time_ns,omitempty" berth:"agent_time" doc:"Deadline of each turn of the agent; 0: the task's."`
+	VerifierTime time.Duration `json:"verifier_time_ns,omitempty" berth:"verifier_time" doc:"Deadline of each verification; 0: the task's."`
 	// StartTime is of prepare and create together.
-	StartTime  time.Duration `json:"start_time_ns,omitempty" berth:"start_time" doc:"Time limit for getting the image and starting a sandbox, instead of the task's."`
-	TimeFactor float64       `json:"time_factor,omitempty" berth:"time_factor" doc:"Multiplies the task's own time limits, where none of these is set instead."`
-	MaxSteps   int64         `json:"max_steps,omitempty" berth:"max_steps" doc:"Steps of the agent in a stage."`
+	StartTime  time.Duration `json:"start_time_ns,omitempty" berth:"start_time" doc:"Time limit for getting the image and starting a sandbox; 0: the task's."`
+	TimeFactor float64       `json:"time_factor,omitempty" berth:"time_factor" doc:"Multiplies the task's own time limits, where none of these is set; 0: as 1."`
+	MaxSteps   int64         `json:"max_steps,omitempty" berth:"max_steps" doc:"Steps of the agent in a stage; 0: no limit."`
 	Budget                   // of the agent's models, in all its sessions of the attempt
 }
 

@@ -128,7 +128,7 @@ type userBlock struct {
 	Agent   string        `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
 	Model   string        `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
 	Persona string        `berth:"persona" doc:"Who the user is, beside what the task says."`
-	Time    time.Duration `berth:"time" doc:"Deadline of one message."`
+	Time    time.Duration `berth:"time" doc:"Deadline of one message; 0: ten minutes."`
 	OnError string        `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
 
 	cell.Budget

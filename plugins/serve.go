@@ -75,7 +75,7 @@ func serve(list []Plugin, stderr io.Writer) int {
 	return 0
 }
 
-// giveBackStdio undoes, at the first call, that go-plugin puts pipes of its own
+// giveBackStdio undoes, at the first call, that go-plugin puts its own pipes
 // in the place of os.Stdout and os.Stderr: what is in such a pipe when the
 // process dies are its last words, and they would be lost.
 func giveBackStdio() []grpc.ServerOption {

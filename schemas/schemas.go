@@ -2,7 +2,7 @@
 // everything that it prints with --json, made of the Go types that are written.
 // The *.json files are what others should use.
 //
-// It must not hold a schema that is written by hand beside the type that it
+// It must not hold a schema that is written beside the type that it
 // describes.
 package schemas
 

@@ -24,7 +24,7 @@ const done = "TASK_IS_COMPLETE"
 // up.
 const maxBad = 10
 
-const system = `You carry out a task in a Linux sandbox by running shell commands. Nobody answers questions; decide for yourself.
+const system = `You carry out a task in a Linux sandbox by running shell commands. Questions are not answered; decide for yourself.
 
 Each reply holds a short thought and then exactly one command, in a code block like this:
 
@@ -121,7 +121,7 @@ func (w *worker) begin(ctx context.Context, m agent.Message) error {
 			text += "\n" + offers
 		}
 		if prior != "" {
-			text += "\n\nSomebody has worked on this before you. What was done, in short:\n\n" + prior
+			text += "\n\nAnother agent has worked on this before you. What was done, in short:\n\n" + prior
 		}
 	}
 	w.talk = loop.Say(w.talk, text, images)

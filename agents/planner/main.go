@@ -71,7 +71,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 	if c.TopP != unset && (c.TopP <= 0 || c.TopP > 1) {
 		add("top_p", "Share of tokens is out of range", "Got %g. Write a number above 0 and up to 1, or -1.", c.TopP)
 	}
-	// What the agent sees of a task has words of its own, which newWorker compares.
+	// What the agent sees of a task has its own text, which newWorker compares.
 	open := len(c.Observations) == 0
 	ps = append(ps, config.InBraces.Problems("prompt", c.Prompt, open, append([]string{"actions", "format", "steps"}, c.Observations...)...)...)
 	return append(ps, config.InBraces.Problems("continue_prompt", c.Continue, open, c.Observations...)...)

@@ -22,7 +22,7 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Seed    int64 `berth:"seed" default:"1" doc:"Each task and repetition has actions of its own, which are the same in every run if the surface shows the same. Another seed gives others."`
+	Seed    int64 `berth:"seed" default:"1" doc:"Each task and repetition has its own actions, which are the same in every run if the surface shows the same. Another seed gives others."`
 	Actions int   `berth:"actions" default:"0" doc:"How many actions it does in a turn, if the surface allows as many. 0: as many as the surface allows, or 50 if it has no limit."`
 }
 

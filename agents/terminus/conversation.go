@@ -60,9 +60,9 @@ const (
 
 // The prompts for making a conversation shorter.
 const (
-	askSummary = `Your work is about to be handed over to somebody who knows nothing of it but the task. This one time reply in plain text: tell in detail what was done and found so far, which files and programs matter, what was tried and did not work, and what is left to do. Type nothing.`
+	askSummary = `Your work is about to be handed over to an agent that knows only the task. This one time reply in plain text: tell in detail what was done and found so far, which files and programs matter, what was tried and did not work, and what is left to do. Type nothing.`
 
-	askQuestions = `Before you go on with this work, ask your predecessor what you need to know and was not told above: at least five questions, about what exactly was changed, where things are, what is certain and what only assumed. This one time reply in plain text. Type nothing.`
+	askQuestions = `Before you continue this work, ask your predecessor what you need to know and was not told above: at least five questions, about what exactly was changed, where things are, what is certain and what only assumed. This one time reply in plain text. Type nothing.`
 
 	askAnswers = `Your successor has these questions. This one time reply in plain text: answer each of them from what you have seen, and say where you do not know.
 
@@ -82,7 +82,7 @@ Tell in a few sentences what seems to be done and what is left to do.`
 
 %s
 
-Now go on with the work, in the form that was described at the beginning. %s`
+Now continue the work, in the form that was described at the beginning. %s`
 )
 
 // maxDrops is how often more of the end is left out when the summary still does

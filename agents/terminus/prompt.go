@@ -7,7 +7,7 @@ import (
 
 // The fixed parts of a prompt.
 const (
-	introduction = `You work alone at a Linux terminal to carry out a task. Nobody answers questions; decide for yourself and go on until the task is done.
+	introduction = `You work alone at a Linux terminal to carry out a task. Questions are not answered; decide for yourself and continue until the task is done.
 
 You cannot run anything directly. You say which keys to press, they are typed into the terminal, and after the time that you asked for you are shown what came. The terminal keeps its state: folder, variables, running programs and open editors stay as they are between your replies.
 `
@@ -31,7 +31,7 @@ You cannot run anything directly. You say which keys to press, they are typed in
 - Inside JSON strings write a new line as \n, a quote as \" and a backslash as \\.
 `
 
-	rules = `Keys that are not text are written by name, each as a command of its own: C-c, C-d, C-z, M-x, Enter, Escape, Tab, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, F1 to F12.
+	rules = `Keys that are not text are written by name, each as a separate command: C-c, C-d, C-z, M-x, Enter, Escape, Tab, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, F1 to F12.
 
 - Ask for as little waiting as makes sense: 0.1 for cd or ls, a few seconds for what computes, up to 60 for a build. If something is not finished, wait again with an empty list or empty keystrokes rather than starting it twice.
 - Long output is shown by its beginning and its end. Send it to a file and look at parts of it if you need the middle.
@@ -44,7 +44,7 @@ You cannot run anything directly. You say which keys to press, they are typed in
 This is the terminal:
 %s
 
-If everything that was asked for is really done, say again that the task is complete, and nothing else needs to be typed. Otherwise go on working.`
+If everything that was asked for is really done, say again that the task is complete, and nothing else needs to be typed. Otherwise continue.`
 
 	unreadable = `Nothing was typed, because your last reply could not be used: %s
 
@@ -65,7 +65,7 @@ func (w *worker) prompt(instruction, prior, screen string) string {
 	b.WriteString("\nThe task:\n\n" + instruction + "\n")
 	b.WriteString(w.offers)
 	if prior != "" {
-		b.WriteString("\nSomebody has worked on this before you. What was done, in short:\n\n" + prior + "\n")
+		b.WriteString("\nAnother agent has worked on this before you. What was done, in short:\n\n" + prior + "\n")
 	}
 	fmt.Fprintf(&b, "\nThe terminal (%d lines of %d characters) shows:\n%s\n", rows, columns, screen)
 	return b.String()

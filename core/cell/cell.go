@@ -42,7 +42,7 @@ type Agent struct {
 	// model of the block, or else of the cell. Empty when there is none.
 	Models map[string]*Model `json:"models,omitempty"`
 	// InFlight is the largest number of concurrent requests to models in all
-	// attempts of the agent together; 0 means no limit of its own.
+	// attempts of the agent together; 0 means no separate limit.
 	InFlight int `json:"in_flight,omitempty"`
 	// SameSession runs all stages of a task in one session. False leaves it to the
 	// task.

@@ -381,7 +381,7 @@ func TestAudioNeedsNoBudgetInUSD(t *testing.T) {
 			m.Price, s.Budget.CostUSD = &dialect.Price{Input: new(1.0), Output: new(1.0)}, budget
 		})
 		got := b.ask(t.Context(), t, requests[2].path, body)
-		if refused := got.status != http.StatusOK; refused != (budget != nil) || refused && !strings.Contains(got.body, "audio has a price of its own") {
+		if refused := got.status != http.StatusOK; refused != (budget != nil) || refused && !strings.Contains(got.body, "audio has a separate price") {
 			t.Errorf("with a budget of %v: %d %s", budget, got.status, got.body)
 		}
 		if x := b.last(t); budget == nil && x.CostUSD != nil {

@@ -95,7 +95,7 @@ func (x *exchange) serve(ctx context.Context) {
 		return
 	}
 	if x.facts.Media.Audio && x.bounded(func(l cell.Budget) bool { return l.CostUSD != nil }) {
-		x.reject(dialect.NotServed, "audio has a price of its own, so a budget in USD cannot be held: leave it out, or bound tokens in the experiment")
+		x.reject(dialect.NotServed, "audio has a separate price, so a budget in USD cannot be held: leave it out, or bound tokens in the experiment")
 		return
 	}
 	leave, err := x.place(ctx)

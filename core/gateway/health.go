@@ -219,7 +219,7 @@ func inWords(host string, err error) string {
 func (x *exchange) trouble(resp *http.Response, err error) error {
 	switch {
 	case errors.As(err, new(*remoteError)), errors.As(err, new(*uplinkError)), errors.As(err, new(*longError)):
-		return err // in words already
+		return err // is a sentence already
 	case err != nil:
 		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))) + x.e.up.authority(err))
 	}

@@ -380,7 +380,7 @@ func (r *Run) Extend(m *Manifest, files []File) error {
 }
 
 // sameFolders gives the trials of m that the run has the folders that they have,
-// and others folders of their own. Fails if a trial of the run is not in m.
+// and others their own folders. Fails if a trial of the run is not in m.
 func (r *Run) sameFolders(m *Manifest) error {
 	taken := make(map[string]bool, len(m.Trials))
 	found := 0

@@ -129,7 +129,7 @@ func (a *attempt) failure(err error) *record.Error {
 
 // JobMemory is what the kernel says about the memory of the control group that this
 // process is in. Plugins are in the same group, and so are sandboxes without a
-// group of their own. It is safe for concurrent use.
+// their own group. It is safe for concurrent use.
 type JobMemory interface {
 	// Kills returns how many processes of the group were ended for lack of memory.
 	Kills() int64

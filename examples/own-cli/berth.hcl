@@ -1,5 +1,5 @@
 # A program that Berth has no code for, GitHub Copilot CLI: everything about it is
-# said here. Its bundle is made by hand, once: README.md has the command.
+# said here. Its bundle is made once, with a command: README.md has the command.
 experiment "own-cli" {
   datasets    = [dataset.samples]
   environment = environment.local

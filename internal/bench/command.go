@@ -18,7 +18,7 @@ import (
 )
 
 // pluginStart measures the time until a small plugin gives its first answer,
-// compared with starting the same program by hand, which refuses to run and
+// compared with starting the same program directly, which refuses to run and
 // exits.
 func (b *bench) pluginStart(ctx context.Context, f *figures) error {
 	var ours, bare []time.Duration

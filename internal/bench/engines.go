@@ -20,7 +20,7 @@ import (
 const engineImage = "localhost/berth-test/base:1"
 
 // engine measures the cost of sandboxes on Docker or Podman, compared with the
-// same requests (create, start, remove) sent by hand. Each engine is measured
+// same requests (create, start, remove) sent directly. Each engine is measured
 // by a user who may use it: Podman by an ordinary user.
 func (b *bench) engine(ctx context.Context, f *figures, name, path string) error {
 	m := &measured{bench: b, name: name, path: path, api: unixClient(path)}
@@ -99,7 +99,7 @@ func (m *measured) open(ctx context.Context) (*made, error) {
 	return m.create(ctx, m.env, m.binary, environment.Spec{Image: environment.Image{Ref: engineImage}, Config: []byte(`{"socket": "unix://` + m.path + `"}`)})
 }
 
-// bare creates, starts and removes a container by hand.
+// bare creates, starts and removes a container without Berth.
 func (m *measured) bare(ctx context.Context) error {
 	name := filepath.Base(m.unique("berth-bench-"))
 	const at = "/v1.40/containers/"
@@ -142,7 +142,7 @@ func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 	}
 	slices.Sort(ratios)
 	persec := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(rounds*n)/d.Seconds()) }
-	f.add(fmt.Sprintf("%s: sandboxes/s, %d in flight", m.name, flight), persec(ours), "create, start, remove by hand: "+persec(bare),
+	f.add(fmt.Sprintf("%s: sandboxes/s, %d in flight", m.name, flight), persec(ours), "create, start, remove directly: "+persec(bare),
 		fmt.Sprintf("%.2f (rounds %.2f–%.2f)", bare.Seconds()/ours.Seconds(), ratios[0], ratios[rounds-1]), "≥ 0.9")
 	return nil
 }

@@ -133,7 +133,7 @@ var environments = table{
 	"sociable": {"accepts users that it has not", boxed(fault{ignore: func(s *environment.Spec) { s.Users = nil }})},
 	"solitary": {"ignores sidecars", boxed(fault{ignore: func(s *environment.Spec) { s.Sidecars, s.Volumes = nil, nil }})},
 
-	"loose": {"makes sidecars that are sandboxes of their own", boxed(fault{
+	"loose": {"makes sidecars that are separate sandboxes", boxed(fault{
 		capabilities: []string{environment.CapabilitySidecars}, create: loose,
 		check: func(b *box, s environment.Spec) (environment.Report, error) {
 			s.Sidecars, s.Volumes = nil, nil

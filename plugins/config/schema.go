@@ -10,7 +10,7 @@
 //		Mounts  []Mount       `berth:"mount" doc:"A bind mount; may be repeated."`
 //	}
 //
-// A plugin in another language writes the same [Schema] by hand, as JSON, and
+// A plugin in another language writes the same [Schema] itself, as JSON, and
 // reports a problem with a path such as "mount[1].source".
 //
 // This package must not know HCL, expressions, files or lines. They belong to

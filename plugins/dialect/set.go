@@ -77,7 +77,7 @@ type Served struct {
 	// the model itself had.
 	Fallback string
 	// Ignored is the first difference from the recorded request, in a value
-	// that changes from run to run, in words; empty: there is none.
+	// that changes from run to run, as a text; empty: there is none.
 	Ignored string
 }
 

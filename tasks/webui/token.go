@@ -140,7 +140,7 @@ func unescape(text string) (string, bool) {
 		case rest[0] == '\'' || rest[0] == '"':
 			out.WriteByte(rest[0])
 			rest = rest[1:]
-		case rest[0] == '\n': // the line goes on
+		case rest[0] == '\n': // the line continues
 			rest = rest[1:]
 		default:
 			r, _, tail, err := strconv.UnquoteChar(text, 0)

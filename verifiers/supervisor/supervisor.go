@@ -18,7 +18,7 @@ import (
 // scoreName is the name of the supervisor's score.
 const scoreName = "score"
 
-// Names of labels of a judgement. A tag is a label of its own, with the text
+// Names of labels of a judgement. A tag is a separate label, with the text
 // "yes".
 const (
 	labelVerdict    = "verdict"

@@ -45,7 +45,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 
 // settings are what a task says to the judge.
 type settings struct {
-	Instruction      string `berth:"instruction" default:"" doc:"The task in words. Empty: instruction.md of the view."`
+	Instruction      string `berth:"instruction" default:"" doc:"The task as text. Empty: instruction.md of the view."`
 	SuccessCondition string `berth:"success_condition" default:"" doc:"When the task is done."`
 	Truth            string `berth:"llm_judge_gt" default:"" doc:"How a good result looks."`
 }

@@ -141,7 +141,7 @@ type ShowRun struct {
 	Trials  []ShowTrial      `json:"trials"`
 	Writers []ShowWriter     `json:"writers"`
 	Pilots  []ShowPilot      `json:"pilots,omitempty"`    // of a run with an executor block
-	Waits   string           `json:"jobs_wait,omitempty"` // for what jobs of pilots wait, in words
+	Waits   string           `json:"jobs_wait,omitempty"` // for what jobs of pilots wait, as a sentence
 	Notes   []string         `json:"notes,omitempty"`
 	Torn    int              `json:"torn_lines"`
 	Damaged int              `json:"damaged_lines"`

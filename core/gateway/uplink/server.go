@@ -168,7 +168,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // errManySecrets says that a label does not tell which secret is meant.
-var errManySecrets = errors.New("several secrets of the experiment are written alike and differ: give them names of their own with locals")
+var errManySecrets = errors.New("several secrets of the experiment are written alike and differ: give each another name with locals")
 
 // secret answers a request for a secret.
 func (s *Server) secret(w http.ResponseWriter, r *http.Request) {

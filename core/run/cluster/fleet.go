@@ -36,7 +36,7 @@ var ErrLater = errors.New("the scheduler takes no jobs for the moment")
 // JobState is the state of a job.
 type JobState struct {
 	Job   string
-	Waits string // why it waits, in words; empty: it runs
+	Waits string // why it waits, as a sentence; empty: it runs
 }
 
 // Fleet says how many pilots a scheduler keeps alive.

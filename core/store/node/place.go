@@ -159,7 +159,7 @@ func SweepScratch(dir string, dry bool) (left []string, err error) {
 	return left, err
 }
 
-// Scratch is a folder of this process for files that nobody needs after its end. What
+// Scratch is a folder of this process for files that are not needed after its end. What
 // is left after a kill is removed by SweepScratch.
 type Scratch struct {
 	Dir  string

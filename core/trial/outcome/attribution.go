@@ -66,7 +66,7 @@ func Model(by record.Boundary, m models.Session, err error) error {
 }
 
 // Down returns why a provider could not serve a session that did not end well, or
-// nil. A request that waited for the rate limit is no reason: whoever sends many
+// nil. A request that waited for the rate limit is not a reason: an agent that sends many
 // requests makes it wait.
 func Down(s models.State) error {
 	if s.Down == nil && !errors.Is(s.GaveUp, models.ErrRateLimited) {

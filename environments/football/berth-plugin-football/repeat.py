@@ -59,7 +59,7 @@ class Repeat:
             step(action)
 
     def kick(self, action, state, step):
-        """Alternates with the last direction until the ball has left, and then waits until somebody has it."""
+        """Alternates with the last direction until the ball has left, and then waits until a player has it."""
         team, player = state["ball_owned_team"], state["ball_owned_player"]
         while state is not None:
             if state["ball_owned_player"] == -1:

@@ -4,7 +4,7 @@
 // removes them completely.
 //
 // It knows no engine's API and imports no engine's library: a plugin implements
-// [Engine] in terms of its own, in about two hundred lines.
+// [Engine] in its own terms, in about two hundred lines.
 package engine
 
 import (

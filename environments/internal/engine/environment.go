@@ -251,7 +251,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 		}
 		select {
 		case done <- answer{state, err}:
-		case <-ctx.Done(): // nobody waits for it any more
+		case <-ctx.Done(): // the caller has gone
 			if err == nil {
 				_ = r.clean(calm, c.Name) // gc finds the rest by its labels
 			}

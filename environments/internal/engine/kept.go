@@ -47,7 +47,7 @@ func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 	}
 	defer unlock()
 	f, now := flock.New(markOf(dir, mark)), time.Now()
-	if _, err = f.TryRLock(); err == nil { // nobody else locks it while the marks are locked
+	if _, err = f.TryRLock(); err == nil { // no other process locks it while the marks are locked
 		err = os.Chtimes(f.Path(), now, now)
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ func (m Machine) read(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// enough is how many ids a sandbox with users of its own needs.
+// enough is how many ids a sandbox with its own users needs.
 const enough = 65536
 
 // subordinate is how many ids a file of ranges gives to the user.

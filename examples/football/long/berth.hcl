@@ -1,5 +1,5 @@
 # A match of 400 frames without pictures, and 20 actions with a picture after each. The
-# level has no opponent but the goalkeeper, so that the match goes on.
+# level has no opponent but the goalkeeper, so that the match continues.
 experiment "long" {
   datasets    = [dataset.levels]
   environment = environment.pitch

@@ -55,7 +55,7 @@ func (reviewer) Verify(ctx context.Context, r verifier.Request, _ func(string)) 
 		}
 		fmt.Fprintf(&prompt, "## %s\n\n%s\n\n", name, text)
 	}
-	fmt.Fprintf(&prompt, "Follow-up messages left: %d. Verdict continue means that the assistant should go on.", r.RoundsLeft)
+	fmt.Fprintf(&prompt, "Follow-up messages left: %d. Verdict continue means that the assistant should continue.", r.RoundsLeft)
 	m, err := chat.Dial(r.Models["default"])
 	if err != nil {
 		return v, err
@@ -69,14 +69,14 @@ func (reviewer) Verify(ctx context.Context, r verifier.Request, _ func(string)) 
 	if err = json.Unmarshal(reply.JSON, &a); err != nil {
 		return v, err
 	}
-	if a.Verdict == verifier.Continue && r.Round == 0 { // nobody can answer after the last turn
+	if a.Verdict == verifier.Continue && r.Round == 0 { // there is no answer after the last turn
 		a.Verdict = verifier.Fail
 	}
 	return verifier.Verdict{
 		Decision: a.Verdict, Rationale: a.Rationale,
 		Scores: map[string]verifier.Score{"quality": {Value: min(1, max(0, a.Score))}},
 		// The simulated user reads this. Nothing that the model wrote is in it, so that it cannot give the rubric away.
-		Handoff: fmt.Sprintf("Somebody has looked at the work. Verdict: %s.", a.Verdict),
+		Handoff: fmt.Sprintf("The work was reviewed. Verdict: %s.", a.Verdict),
 	}, nil
 }
 

@@ -44,7 +44,7 @@ func TestTheClosedLoop(t *testing.T) {
 	last := -1
 	for _, line := range []string{
 		"1 task     `/app/sales.csv` has the sales", "agent    I wrote the total of all sales to out/report.txt.",
-		"verifier reviewer: continue, quality 0.4: The total is right.", "handoff: Somebody has looked at the work. Verdict: continue.",
+		"verifier reviewer: continue, quality 0.4: The total is right.", "handoff: The work was reviewed. Verdict: continue.",
 		"2 user     Thank you. The total alone does not help me", "agent    The report has the sum of each month now.",
 		"verifier reviewer: pass, quality 1:", "end      the verdict is final", "agent                     4", "user                      1", "verifier reviewer         2",
 	} {

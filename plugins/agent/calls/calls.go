@@ -2,7 +2,7 @@
 // writing calls such as click('12') instead of calling tools.
 //
 // Nothing in a reply is evaluated: arguments are literals. A reply is foreign
-// input, and every error says what is wrong with it in words that can be sent
+// input, and every error says what is wrong with it in a text that can be sent
 // back to the model.
 package calls
 

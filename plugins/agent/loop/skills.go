@@ -30,7 +30,7 @@ type skill struct {
 var front = regexp.MustCompile(`(?s)\A\x{FEFF}?---\r?\n(.*?)\r?\n---`)
 
 // Skills returns the text for a prompt about skills in these folders of the sandbox,
-// as a paragraph of its own; empty without any. A skill that cannot be read is left
+// as a separate paragraph; empty without any. A skill that cannot be read is left
 // out. A worker that uses it sets Agent.Skills.
 func Skills(ctx context.Context, box sandbox.Shell, folders []string) (string, error) {
 	if len(folders) == 0 {

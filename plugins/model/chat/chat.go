@@ -73,7 +73,7 @@ type Request struct {
 	TopP        *float64 // the share of likely tokens to sample from; nil leaves it to the provider
 	// Schema is a JSON Schema (2020-12, without references to other documents)
 	// that the reply has to match. It is passed to the provider as its API has it,
-	// or told to the model in words where it has no way, and the reply is always
+	// or told to the model as text where it has no way, and the reply is always
 	// checked here. Text around the JSON, and values of the wrong form with one
 	// meaning, such as a quoted number, are understood. A model that replies
 	// otherwise is told what is wrong and asked again, at most twice; after a reply

@@ -1,5 +1,5 @@
 // Package become changes the credentials of a thread to those of sandboxd, an
-// engine's default capabilities and a user id of its own, and executes
+// engine's default capabilities and its own user id, and executes
 // sandboxd. It is the last step of a program that builds a sandbox, and the
 // first half of sandboxd itself.
 //
@@ -65,9 +65,9 @@ func Mix() error {
 	return nil
 }
 
-// OwnCap is a capability that sandboxd has, beside an id of its own, and that no
+// OwnCap is a capability that sandboxd has, beside its own id, and that no
 // command can get. It is good for nothing in there, and that is not what it is
-// for: whoever sets the scheduling policy, the processors or the priority of a
+// for: who sets the scheduling policy, the processors or the priority of a
 // thread must have an equal user id, which root may take, and all the capabilities
 // that the thread has. The same holds for tracing a process and for opening its
 // files in /proc, so that a program with this capability is protected from those
@@ -122,7 +122,7 @@ func Become(path string, args ...string) error {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
 		}
 	}
-	// What an engine, or whoever started it, left open would be open in each
+	// What an engine, or the process that started it, left open would be open in each
 	// command. The kernel has this since 5.11; before, it is the engine's care.
 	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	// The runtime reads these: few threads and a small heap, since a machine

@@ -25,7 +25,7 @@ type plan struct {
 // channel is the descriptor on which the plan arrives and an error is returned.
 const channel = 3
 
-// root is where the sandbox is built: on a tmpfs of its own mount namespace.
+// root is where the sandbox is built: on a tmpfs in its mount namespace.
 const (
 	staging = "/mnt"
 	root    = staging + "/root"

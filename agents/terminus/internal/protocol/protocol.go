@@ -60,7 +60,7 @@ func said(text string) string {
 	return text
 }
 
-// Parse reads a reply. An error says what is wrong with it, in words for the
+// Parse reads a reply. An error says what is wrong with it, in a text for the
 // model. Nothing of such a reply may be executed.
 func Parse(text string) (Reply, error) {
 	r, err := parseJSON(said(text))
@@ -102,7 +102,7 @@ func (r *Reply) duration(at int, text string) time.Duration {
 		r.warn("the duration of command %d is negative: 0 was taken", at)
 		return 0
 	case n > MaxDuration.Seconds():
-		r.warn("the duration of command %d is longer than %g seconds: %g was taken; send a command without keystrokes to go on waiting", at, MaxDuration.Seconds(), MaxDuration.Seconds())
+		r.warn("the duration of command %d is longer than %g seconds: %g was taken; send a command without keystrokes to keep waiting", at, MaxDuration.Seconds(), MaxDuration.Seconds())
 		return MaxDuration
 	}
 	return time.Duration(n * float64(time.Second))

@@ -341,7 +341,7 @@ func (w *pilotPlace) end(ctx context.Context) error {
 	return err
 }
 
-// identity names a pilot that was started by hand.
+// identity names a pilot that a user started.
 func identity(workers int) cluster.Identity {
 	self := node.Self()
 	host, _, _ := strings.Cut(self.Host, ".")

@@ -161,7 +161,7 @@ const maxPlanned = 50
 
 func (a *app) planTables(p *output.Plan) {
 	sign, result := " × ", " = "
-	if len(p.Cells)*len(p.Tasks)*p.Repeat != p.Trials { // cells have datasets of their own
+	if len(p.Cells)*len(p.Tasks)*p.Repeat != p.Trials { // cells may have other datasets
 		sign, result = ", ", ": "
 	}
 	a.Printf("%s: %s\n\n", p.Experiment, strings.Join([]string{

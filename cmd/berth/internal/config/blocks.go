@@ -107,7 +107,7 @@ type agentBlock struct {
 	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the agent's own programs."`
 	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
 
-	InFlight int `berth:"in_flight" doc:"Number of requests to models at the same time, in all attempts of the agent together. 0: no limit of its own."`
+	InFlight int `berth:"in_flight" doc:"Number of requests to models at the same time, in all attempts of the agent together. 0: no separate limit."`
 
 	SameSession bool `berth:"same_session" doc:"Runs all stages of a task in one session: the agent keeps its conversation. Otherwise each stage begins a new session."`
 
@@ -128,7 +128,7 @@ type userBlock struct {
 	Agent   string        `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
 	Model   string        `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
 	Persona string        `berth:"persona" doc:"Who the user is, beside what the task says."`
-	Time    time.Duration `berth:"time" doc:"Deadline of one message; 0: ten minutes."`
+	Time    time.Duration `berth:"time" doc:"Deadline of one message; 0: 15 minutes."`
 	OnError string        `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
 
 	cell.Budget

@@ -22,7 +22,7 @@ func Pair(a, b string, of, with *stats.Sample) (*output.ComparedPair, error) {
 }
 
 // Correct corrects the p-values of pairs for their number, and says the result of
-// each in words.
+// each as a sentence.
 func Correct(pairs []output.ComparedPair) {
 	ps := make([]float64, len(pairs))
 	for i := range pairs {

@@ -169,7 +169,7 @@ func (j *Joined) cell(r *Run, c *store.Cell) int {
 	}
 	if alike { // the same values on the axes, but something else differs
 		name = r.Name() + "/" + name
-		j.Notes = append(j.Notes, fmt.Sprintf("cell %s has the name of another one and differs from it in what could change results: it has rows of its own", name))
+		j.Notes = append(j.Notes, fmt.Sprintf("cell %s has the name of another one and differs from it in what could change results: it has separate rows", name))
 	}
 	identity := map[string][]byte{}
 	for dataset, id := range c.Identity {

@@ -21,7 +21,7 @@ type scene struct {
 	Args, Seen part
 	Bad        string // why it is not shown; empty: it is
 	Shots      []shot
-	Next       string // what was done next, in words; empty: it is not known
+	Next       string // what was done next, as a sentence; empty: it is not known
 	Marks      []mark
 }
 

@@ -57,7 +57,7 @@ func (a *answers) of(key string) *answered {
 }
 
 // form answers a form with what handle did, as a sentence on the page that handle
-// names. It takes forms of its own pages alone: the cookie, which Handler asks for,
+// names. It takes forms of its own pages only: the cookie, which Handler asks for,
 // is also sent by a page of another server on this host, and a browser says here
 // where a form comes from.
 func (s *Server) form(handle func(*request) (back, said string, err error)) http.HandlerFunc {

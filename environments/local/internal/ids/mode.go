@@ -33,7 +33,7 @@ func (m Mode) String() string {
 	case Held:
 		return "the user's subordinate ids"
 	case RealRoot:
-		return "a range of ids of its own"
+		return "its own range of ids"
 	default:
 		return "no mode"
 	}

@@ -80,7 +80,7 @@ func explain(f inside.Failure, cause error) error {
 	case errno == syscall.ENOSYS:
 		return tooOld(where)
 	case denied && f.Step == "proc", errno == syscall.EROFS && f.Step == "user namespaces": // container engines mask both
-		return fmt.Errorf("%w: no /proc of its own (%s): parts of this machine's /proc are masked, as in a container: run outside of it, "+
+		return fmt.Errorf("%w: no separate /proc (%s): parts of this machine's /proc are masked, as in a container: run outside of it, "+
 			"or start the container with its /proc unmasked (docker run --security-opt systempaths=unconfined); %s", ErrForbidden, where, elsewhere)
 	case denied && (f.Step == "staging" || f.Step == "session keyring" || f.Step == "user namespaces"):
 		return fmt.Errorf("%w: a user namespace has no rights here (%s): AppArmor or SELinux restricts it: an administrator can set "+

@@ -34,7 +34,7 @@ const (
 	markCan   = "BERTH_TEST_CAN"   // set in the process that tries this machine out
 )
 
-// User is the ordinary user that root becomes: an id that nobody has, but for
+// User is the ordinary user that root becomes: an id without an account, but for
 // subordinate ids, which need a name.
 const User = 54321
 
@@ -286,7 +286,7 @@ func asUser(env []string) error {
 // give to everybody and some to root alone.
 func openTun() error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		return nil //nolint:nilerr // then nobody has it
+		return nil //nolint:nilerr // then it is not in use
 	}
 	if err := unix.Mount("none", "/dev/net", "tmpfs", 0, ""); err != nil {
 		return err

@@ -84,7 +84,7 @@ func factsOf(i info) engine.Facts {
 	return f
 }
 
-// noPublic returns why rootless containers have no network of their own. helper is
+// noPublic returns why rootless containers have no network. helper is
 // the program that connects them.
 func noPublic(helper string) string {
 	if helper == "" {

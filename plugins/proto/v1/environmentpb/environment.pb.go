@@ -1045,7 +1045,7 @@ func (x *SandboxMount) GetTarget() string {
 }
 
 // SandboxSidecar is an additional container of a task, with its own sandboxd
-// and a network namespace of its own, which has what the network of the
+// and its own network namespace, which has what the network of the
 // SandboxSpec allows. With sidecars, every container starts with the capability
 // NET_ADMIN and the device /dev/net/tun: sandboxd makes a network device that
 // leads to the other containers, and gives the capability up before anything
@@ -3341,7 +3341,7 @@ type SurfaceStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Observation   *SurfaceObservation    `protobuf:"bytes,1,opt,name=observation,proto3" json:"observation,omitempty"`
 	Reward        *float64               `protobuf:"fixed64,2,opt,name=reward,proto3,oneof" json:"reward,omitempty"` // absent: the surface gives none
-	Done          bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`            // the episode is over; only Reset goes on
+	Done          bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`            // the episode is over; only Reset continues
 	Truncated     bool                   `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`  // it is over because of a bound
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`           // why the action was refused; empty: it was not
 	InfoJson      []byte                 `protobuf:"bytes,6,opt,name=info_json,json=infoJson,proto3" json:"info_json,omitempty"`

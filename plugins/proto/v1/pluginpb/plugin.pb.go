@@ -15,7 +15,7 @@
 // these variables:
 //
 //   BERTH_PLUGIN=7d9b3a62-plugin   the magic cookie. Without it the binary was
-//                                  started by hand: print that and exit with 1.
+//                                  started by a user: print that and exit with 1.
 //   PLUGIN_PROTOCOL_VERSIONS=2     the protocol number of the host.
 //   PLUGIN_UNIX_SOCKET_DIR=/path   an empty folder, private to this process
 //                                  (0700, a path under 90 bytes; a socket's
@@ -169,7 +169,7 @@ const (
 	VerifierNeeds_VERIFIER_NEEDS_UNSPECIFIED VerifierNeeds = 0
 	VerifierNeeds_VERIFIER_NEEDS_NONE        VerifierNeeds = 1 // a pure function of the view folder: can be run again later
 	VerifierNeeds_VERIFIER_NEEDS_SANDBOX     VerifierNeeds = 2 // a shell in the sandbox that is graded
-	// A shell in a sandbox of its own, which is kept over all rounds of a stage. It
+	// A shell in its own sandbox, which is kept over all rounds of a stage. It
 	// is made as that of a separate verification and has the collected artifacts at
 	// their paths, and no network unless the task declares one for the verifier.
 	VerifierNeeds_VERIFIER_NEEDS_OWN VerifierNeeds = 3
@@ -315,7 +315,7 @@ type PluginDescription struct {
 	//	{"name":"timeout","type":"duration","doc":"...","default":"2m"}
 	//
 	// Types: string, bool, int, float, duration, any, list(T), map(T), and the
-	// nested blocks block, list(block), map(block) with "fields" of their own.
+	// nested blocks block, list(block), map(block) with their own "fields".
 	// Further keys: required, secret (true), enum (a list of strings). Another key
 	// is an error. Empty means that it takes no configuration.
 	ConfigSchemaJson []byte          `protobuf:"bytes,5,opt,name=config_schema_json,json=configSchemaJson,proto3" json:"config_schema_json,omitempty"`

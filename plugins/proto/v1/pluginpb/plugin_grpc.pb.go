@@ -15,7 +15,7 @@
 // these variables:
 //
 //   BERTH_PLUGIN=7d9b3a62-plugin   the magic cookie. Without it the binary was
-//                                  started by hand: print that and exit with 1.
+//                                  started by a user: print that and exit with 1.
 //   PLUGIN_PROTOCOL_VERSIONS=2     the protocol number of the host.
 //   PLUGIN_UNIX_SOCKET_DIR=/path   an empty folder, private to this process
 //                                  (0700, a path under 90 bytes; a socket's

@@ -54,7 +54,7 @@ var ignored = map[string]string{
 
 	"init":              "The first process of every container is an init already.",
 	"pull_policy":       "The environment says when images are pulled.",
-	"labels":            "Containers and images have labels of their own.",
+	"labels":            "Containers and images have their own labels.",
 	"logging":           "The output of a service is kept with the attempt.",
 	"stop_grace_period": "Services end with the sandbox.",
 	"stop_signal":       "Services end with the sandbox.",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes its reward early, and goes on as long as something beside it may need to
+# Writes its reward early, and continues as long as something beside it may need to
 # act.
 echo 0 > /logs/verifier/reward.txt
 i=0

@@ -20,7 +20,7 @@ chmod 755 /tests/test.sh
   done
 ) > /dev/null 2>&1 &
 
-# 4. A daemon in a session of its own, which no tree of processes leads to.
+# 4. A daemon in its own session, which no tree of processes leads to.
 cat > /tmp/daemon.sh <<'DAEMON'
 trap '' HUP INT TERM
 while :; do

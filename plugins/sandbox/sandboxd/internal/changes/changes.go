@@ -225,7 +225,7 @@ func Made(top string) int64 {
 }
 
 // birth returns when a file was made, in nanoseconds since 1970, and whether something
-// is mounted there. Nobody can set this time. False: the file system does not know it.
+// is mounted there. No program can set this time. False: the file system does not know it.
 func birth(name string) (at int64, mounted, ok bool) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)

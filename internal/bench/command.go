@@ -131,7 +131,7 @@ func (b *bench) create(ctx context.Context, e environment.Environment, binary st
 	if err != nil {
 		return nil, err
 	}
-	m.undo = append(m.undo, func() error { _, err := e.Destroy(context.WithoutCancel(ctx), got.ID); return err })
+	m.undo = append(m.undo, func() error { _, failed := e.Destroy(context.WithoutCancel(ctx), got.ID); return failed })
 	if m.box, err = host.Connect(ctx, folder, got.PID, time.Minute); err != nil {
 		return nil, err
 	}

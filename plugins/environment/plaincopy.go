@@ -199,13 +199,13 @@ func (p *planner) folder(at string) error {
 // place makes an item.
 func (it item) place(from, to *os.Root) error {
 	name, source := filepath.FromSlash(it.at[1:]), filepath.FromSlash(it.from)
-	switch it.mode.Type() {
-	case fs.ModeDir:
+	switch {
+	case it.mode.IsDir():
 		if err := to.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		return to.Chmod(name, it.mode.Perm()|0o700) // more is placed in it; root, whose it is, needs no permission
-	case fs.ModeSymlink:
+	case it.mode.Type() == fs.ModeSymlink:
 		text, err := from.Readlink(source)
 		if err != nil {
 			return err

@@ -32,7 +32,7 @@ func Relayed(x *experiment.Experiment) func(*cell.Model) bool {
 
 // shared reports whether attempts share a budget: that of the run or of a cell.
 func shared(x *experiment.Experiment) bool {
-	return !x.Limits.Budget.None() || slices.ContainsFunc(x.Cells, func(c *experiment.Cell) bool { return !c.PerCell.None() })
+	return !x.Limits.None() || slices.ContainsFunc(x.Cells, func(c *experiment.Cell) bool { return !c.PerCell.None() })
 }
 
 // relay is the coordinator's end of the connections of its pilots.

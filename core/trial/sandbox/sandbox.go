@@ -319,9 +319,9 @@ func (w *Sandbox) Moved(ctx context.Context) ([]host.Process, error) {
 	f, err := w.Freeze(ctx)
 	if err == nil {
 		err = w.sides(func(c *Sidecar) error {
-			more, err := c.Freeze(ctx)
+			more, failed := c.Freeze(ctx)
 			f.Moved = append(f.Moved, more.Moved...)
-			return err
+			return failed
 		})
 	}
 	return f.Moved, err

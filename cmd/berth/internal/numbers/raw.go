@@ -87,10 +87,10 @@ func Difference(x float64, raw bool) string {
 	return "+" + s
 }
 
-// Between prints an interval: its bounds as print does, and a dash if there is none.
-func Between(in *output.Interval, raw bool, print func(float64, bool) string) string {
+// Between prints an interval: its bounds as show does, and a dash if there is none.
+func Between(in *output.Interval, raw bool, show func(float64, bool) string) string {
 	if in == nil {
 		return None
 	}
-	return print(in.Low, raw) + " to " + print(in.High, raw)
+	return show(in.Low, raw) + " to " + show(in.High, raw)
 }

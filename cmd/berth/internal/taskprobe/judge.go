@@ -138,8 +138,11 @@ func judged(v output.TaskVerdict, ss []sample, pass bool, file string) output.Ta
 	return v
 }
 
-// inModes are the verdicts of a check in each mode that it was made in.
-func (p *Probe) inModes(v output.TaskVerdict, all []sample, dataset, agent string, pass bool, file string) (vs []output.TaskVerdict) {
+// inModes are the verdicts of a check in each mode that it was made in. The file of v
+// is named where the check failed.
+func (p *Probe) inModes(v output.TaskVerdict, all []sample, dataset, agent string, pass bool) (vs []output.TaskVerdict) {
+	file := v.File
+	v.File = ""
 	for _, mode := range p.modes {
 		if ss := pick(all, dataset, agent, string(mode)); len(ss) > 0 {
 			v.Mode = string(mode)
@@ -155,7 +158,7 @@ func (p *Probe) solutions(all []sample) (vs []output.TaskVerdict) {
 		vs = append(vs, output.TaskVerdict{Check: checkOracle, Verdict: skipped, Detail: "the task has no solution"})
 	}
 	for _, check := range []string{checkOracle, checkNop} {
-		vs = append(vs, p.inModes(output.TaskVerdict{Check: check}, all, "task", check, check == checkOracle, "")...)
+		vs = append(vs, p.inModes(output.TaskVerdict{Check: check}, all, "task", check, check == checkOracle)...)
 	}
 	return vs
 }
@@ -164,7 +167,7 @@ func (p *Probe) solutions(all []sample) (vs []output.TaskVerdict) {
 func (p *Probe) tricks(all []sample) []output.TaskVerdict {
 	vs := p.leftOut(checkCheat)
 	for _, t := range p.of(checkCheat) {
-		vs = append(vs, p.inModes(output.TaskVerdict{Check: t.check, Subject: t.subject}, all, t.label, checkOracle, false, t.file)...)
+		vs = append(vs, p.inModes(output.TaskVerdict{Check: t.check, Subject: t.subject, File: t.file}, all, t.label, checkOracle, false)...)
 	}
 	return vs
 }

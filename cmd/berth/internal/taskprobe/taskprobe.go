@@ -128,8 +128,8 @@ func (p *Probe) varyCheats(dir string) error {
 				return fmt.Errorf("%s has no solve.sh: a cheat is a folder with one, or one file NAME.sh: %w", name, err)
 			}
 		case strings.HasSuffix(e.Name(), ".sh"):
-			text, err := os.ReadFile(from)
-			if err != nil {
+			var text []byte
+			if text, err = os.ReadFile(from); err != nil {
 				return err
 			}
 			solve = script(text)

@@ -40,7 +40,7 @@ func limits(t *testing.T, made func() *engine.Environment, spec environment.Spec
 	}
 	if b.Granted.Pids != environment.GrantEnforced { // by the limit of all sandboxes of this user
 		f := strings.Fields(b.Sh(t, "grep 'Max processes' /proc/self/limits"))
-		if n, err := strconv.Atoi(append(f, "", "", "")[2]); b.Granted.Pids != environment.GrantBestEffort || err != nil || n > 4096 {
+		if n, bad := strconv.Atoi(append(f, "", "", "")[2]); b.Granted.Pids != environment.GrantBestEffort || bad != nil || n > 4096 {
 			t.Errorf("processes are limited as %q, by %q", b.Granted.Pids, f)
 		}
 	}

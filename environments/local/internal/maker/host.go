@@ -144,7 +144,8 @@ func (h *host) copyFolder(f string, state *base.State, shift *shifter) error {
 			return err
 		}
 	}
-	if ok, err := shift.can("/" + f); err != nil || ok {
+	ok, err := shift.can("/" + f)
+	if err != nil || ok {
 		return err
 	}
 	c, err = state.Skeleton("/" + f)

@@ -103,8 +103,8 @@ func mountPoints(file string) (points []string, err error) {
 		if len(fields) < 5 {
 			continue
 		}
-		p, err := strconv.Unquote(`"` + strings.ReplaceAll(fields[4], `"`, `\"`) + `"`) // \040 is a space
-		if err != nil || seen[p] {
+		p, bad := strconv.Unquote(`"` + strings.ReplaceAll(fields[4], `"`, `\"`) + `"`) // \040 is a space
+		if bad != nil || seen[p] {
 			continue
 		}
 		seen[p] = true

@@ -65,8 +65,8 @@ func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	js, _ := Assets.ReadFile("page.js")
 	scripts := []string{hash(js)}
 	for i := range libraries {
-		h, err := libraries[i].hash()
-		if err != nil {
+		var h string
+		if h, err = libraries[i].hash(); err != nil {
 			return nil, err
 		}
 		scripts = append(scripts, h)

@@ -101,7 +101,7 @@ func TestRolesOfEdict(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
 		`{"roles": {"taizi": "You are the first."}}`: "", `{"roles": {"emperor": "x"}}`: "no such role", `{"roles": {"hubu": " "}}`: "a role without instructions",
-		`{"max_turns": -1}`: "max_turns is negative",
+		`{"max_turns": -1}`: "max_turns: Number is negative",
 	} {
 		var c Edict
 		ps := config.Validate(json.RawMessage(raw), &c)

@@ -99,7 +99,7 @@ func NotNegative[N int | int64 | float64](at Path, v N) []Problem {
 	if v >= 0 {
 		return nil
 	}
-	return []Problem{{at, "Number is negative", fmt.Sprintf("Got %v. Write a number from 0 on.", v)}}
+	return []Problem{{at, "Number is negative", fmt.Sprintf("Got %v. Write 0 or more.", v)}}
 }
 
 // Problems are the problems of one configuration, as an error.

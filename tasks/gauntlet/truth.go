@@ -235,7 +235,7 @@ func (b *builder) tolerance(t *truth) {
 		}
 		var value float64
 		if json.Unmarshal(raw, &value) != nil || value < 0 || math.IsInf(value, 0) {
-			bad(0, 0, "Not a tolerance", fmt.Sprintf("That of task %d is %.100s: write a number from 0 on.", n, raw))
+			bad(0, 0, "Not a tolerance", fmt.Sprintf("That of task %d is %.100s: write 0 or more.", n, raw))
 			continue
 		}
 		if t.settings["tolerance"] != nil {

@@ -208,7 +208,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		if err == nil {
 			t.Fatal("a sandbox was made")
 		}
-		for _, part := range []string{"no /proc of its own", "masked", "run outside", "podman"} {
+		for _, part := range []string{"no separate /proc", "masked", "run outside", "podman"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%q is not in: %v", part, err)
 			}

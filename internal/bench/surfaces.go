@@ -24,7 +24,7 @@ import (
 
 const (
 	actRounds = 60
-	manyNodes = 5000 // of the page
+	pageNodes = 250 // of the page, as applications that are tasks have
 )
 
 // surfaces measures what the core adds to an action of a browser.
@@ -55,11 +55,11 @@ type browsing struct {
 	opened  int
 }
 
-// writePage makes a folder with a page of many nodes.
+// writePage makes a folder with a page.
 func writePage(site string) error {
 	var page strings.Builder
-	page.WriteString("<!doctype html><meta charset=utf-8><title>Many nodes</title><h1>Many nodes</h1>\n")
-	for i := range manyNodes / 5 { // five elements each
+	page.WriteString("<!doctype html><meta charset=utf-8><title>Rows</title><h1>Rows</h1>\n")
+	for i := range pageNodes / 5 { // five elements each
 		fmt.Fprintf(&page, "<div><span>Row %d</span><button>Press %d</button><a href='#%d'>Link</a><input value='%d'></div>\n", i, i, i, i)
 	}
 	if err := os.Mkdir(site, 0o755); err != nil { //nolint:gosec // the browser reads it

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
@@ -260,12 +261,19 @@ func isPart(name string) bool {
 
 // SumOf returns the checksum of a file, "sha256:" and hex.
 func SumOf(file string) (string, error) {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
-	_, err = io.Copy(h, f)
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s: not a regular file", file)
+	default:
+		_, err = io.Copy(h, f)
+	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
 }
 
